@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT */
+/* A few GET routes on libmicrohttpd, driven by the loop (no threads). */
+#ifndef ADAPTERS_HTTP_H
+#define ADAPTERS_HTTP_H
+
+#include <stddef.h>
+
+#include "base/buf.h"
+#include "base/compiler.h"
+#include "core/address.h"
+
+struct uv_loop_s;
+struct http;
+
+struct http_route {
+    const char *path;
+    const char *content_type;
+    /* Fills body; returns the HTTP status. */
+    int (*render)(void *arg, struct buf *body);
+};
+
+/* Listens on a TCP address (numeric host or `localhost`). NULL with the reason
+ * in why. routes outlives it. At most 64 connections, each idle at most 10 s. */
+struct http *http_new(struct uv_loop_s *loop, const struct address *a,
+                      const struct http_route *routes, size_t n_routes,
+                      void *arg, struct buf *why);
+void http_free(struct http *h);
+
+#endif

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: MIT */
+/* One asynchronous connection to Redis that heals itself. redis.c is the only
+ * file that names hiredis.
+ *
+ * Connecting: resolve (uv_getaddrinfo) → connect → AUTH, SELECT, INFO, SCRIPT
+ * LOAD of every script → on_up. Lost: every pending call gets REDIS_UNKNOWN,
+ * then on_down, then reconnect after a jittered, capped backoff. */
+#ifndef ADAPTERS_REDIS_H
+#define ADAPTERS_REDIS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/compiler.h"
+#include "core/address.h"
+
+struct uv_loop_s;
+struct redis;
+struct redis_value;
+
+/* A Lua script; `source` lives as long as the connection. */
+struct redis_script {
+    const char *name;
+    const char *source; /* ref */
+    char sha[41];       /* set by the adapter from SCRIPT LOAD's reply */
+};
+
+enum redis_outcome {
+    REDIS_OK,      /* value is the reply */
+    REDIS_ERROR,   /* error reply, text in value: the command was refused or
+                      failed for a reason of its own (ERR, WRONGTYPE, ...) */
+    REDIS_RETRY,   /* not executed, will work soon: NOSCRIPT (scripts are being
+                      loaded again), LOADING, BUSY, MASTERDOWN, TRYAGAIN; send
+                      again, in the original order, after on_up or a pause */
+    REDIS_FULL,    /* not executed: OOM, MISCONF, NOREPLICAS; text in value */
+    REDIS_AWAY,    /* not executed: READONLY, NOAUTH, WRONGPASS, NOPERM; the
+                      connection is being dropped */
+    REDIS_UNKNOWN, /* the connection broke or timed out before the answer */
+};
+
+enum redis_type {
+    REDIS_T_NIL,
+    REDIS_T_INT,
+    REDIS_T_STR,
+    REDIS_T_ARRAY,
+    REDIS_T_ERROR
+};
+
+/* Views on a reply, valid during the callback only. A missing or wrong-typed
+ * element reads as nil, 0, "" or length 0: callers check the type. */
+enum redis_type redis_value_type(const struct redis_value *v);
+int64_t redis_value_int(
+    const struct redis_value *v); /* strict decimal strings too, else 0 */
+const char *redis_value_str(const struct redis_value *v, size_t *len_r);
+size_t redis_value_len(const struct redis_value *v);
+const struct redis_value *redis_value_at(const struct redis_value *v, size_t i);
+
+/* What INFO said at connect. */
+struct redis_info {
+    char run_id[48];
+    char replid[48];
+    char version[32];
+    char maxmemory_policy[32];
+    bool is_primary;
+    bool aof_enabled;
+};
+
+struct redis_config {
+    struct address address;
+    const char *username; /* ref; "" none */
+    const char *password; /* ref; "" none */
+    int db;
+    unsigned connect_timeout_ms;  /* resolve, connect and greeting together */
+    unsigned timeout_ms;          /* oldest unanswered command → reconnect */
+    struct redis_script *scripts; /* ref: array that outlives the connection */
+    size_t n_scripts;
+    /* Connected and greeted. Return 0 to go on, -1 to drop this connection and
+     * try again later (not a primary, refused policy): the callee logs why. */
+    int (*on_up)(void *arg, const struct redis_info *info);
+    /* on_up was called and the connection is gone, or scripts are being loaded
+     * again (then on_up follows). */
+    void (*on_down)(void *arg, const char *why);
+    void *arg;
+};
+
+typedef void (*redis_on_reply)(void *arg, enum redis_outcome outcome,
+                               const struct redis_value *value);
+
+/* Starts connecting. Pointers in config are copied as pointers. */
+struct redis *redis_new(struct uv_loop_s *loop, const struct redis_config *c);
+/* Pending calls get REDIS_UNKNOWN, on_down is not called, memory goes after
+ * the last close. */
+void redis_free(struct redis *r);
+
+/* Sends one command. 0 queued: exactly one callback follows, never before this
+ * returns. Positive, and no callback: */
+#define REDIS_NOT_CONNECTED 1 /* try again after on_up */
+#define REDIS_BUSY          2 /* 4 MiB or 10 000 commands are under way */
+MUST_CHECK int redis_call(struct redis *r, int argc, const char *const *argv,
+                          const size_t *len, redis_on_reply cb, void *arg);
+/* EVALSHA script 0 argv...: the same results. argv and its bytes are copied
+ * before this returns. */
+MUST_CHECK int redis_script(struct redis *r, const struct redis_script *s,
+                            int argc, const char *const *argv,
+                            const size_t *len, redis_on_reply cb, void *arg);
+
+bool redis_is_up(const struct redis *r);
+/* For status lines: "connected", "refused, retry in 2 s", ... */
+const char *redis_state_text(const struct redis *r);
+uint64_t redis_reconnects(const struct redis *r);
+/* Commands under way. */
+size_t redis_in_flight(const struct redis *r);
+
+#endif

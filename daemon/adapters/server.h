@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: MIT */
+/* RESP server on libuv streams: listeners, clients, pipelining, limits and
+ * backpressure. It knows no command: each request goes to on_request, and its
+ * replies are sent in the order of the requests however they are finished. */
+#ifndef ADAPTERS_SERVER_H
+#define ADAPTERS_SERVER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/compiler.h"
+#include "core/address.h"
+#include "core/resp.h"
+
+struct uv_loop_s;
+struct server;
+struct request;
+
+#define SESSION_NAME_MAX 128
+
+/* What the connection commands keep about a client. */
+struct session {
+    uint64_t id; /* from 1, never used twice */
+    bool admin;  /* came in by an admin listener */
+    bool
+        authed; /* starts true when no password is needed or the listener is admin on unix: set in on_open */
+    int proto;  /* 2 or 3 */
+    char name[SESSION_NAME_MAX + 1];
+    char lib_name[SESSION_NAME_MAX + 1];
+    char lib_ver[SESSION_NAME_MAX + 1];
+    char addr[128];      /* peer "ip:port" or the socket's path with ":0" */
+    uint64_t created_ms; /* monotonic */
+    const char *last_command; /* ref: static name */
+};
+
+struct server_limits {
+    int64_t max_clients;
+    int64_t max_pipeline; /* requests of one client under way: stop reading */
+    int64_t output_soft_bytes;
+    int64_t output_hard_bytes;
+    int64_t idle_timeout_s;
+    int socket_mode;
+    struct resp_limits request;
+    struct resp_limits unauthenticated; /* 10 arguments of 16 KiB */
+};
+
+struct server_config {
+    struct server_limits limits;
+    void (*on_open)(void *arg, struct session *s);
+    /* argv is valid during the call only. Must finish the request sooner or
+     * later, exactly once, by request_done; may do so before returning. */
+    void (*on_request)(void *arg, struct request *rq, int argc,
+                       const struct resp_arg *argv);
+    void *arg;
+};
+
+struct server *server_new(struct uv_loop_s *loop,
+                          const struct server_config *c);
+/* Binds and listens. A unix socket is guarded by `PATH.lock` (flock), and an
+ * old file is unlinked only when nobody answers on it. 0, or -1 with the
+ * reason in why. */
+MUST_CHECK int server_listen(struct server *s, const struct address *a,
+                             bool admin, struct buf *why);
+/* Closes the listeners (removing our own socket files); clients stay. */
+void server_stop_listening(struct server *s);
+/* Requests under way over all clients. */
+size_t server_pending(const struct server *s);
+size_t server_clients(const struct server *s);
+/* Calls fn for each client that is open. */
+void server_each_session(struct server *s,
+                         void (*fn)(void *arg, const struct session *),
+                         void *arg);
+/* Closes everything; requests still under way may be finished later, into the
+ * void. Memory goes after the last of both. */
+void server_free(struct server *s);
+
+/* ---- requests: own their memory until request_done ---- */
+
+/* The client's session; NULL when the client has gone. */
+struct session *request_session(struct request *rq);
+/* The protocol version in force when the request came. */
+int request_proto(const struct request *rq);
+/* Where the reply is written. */
+struct buf *request_reply(struct request *rq);
+/* The reply is complete; rq must not be touched after it. */
+void request_done(struct request *rq);
+/* Close the client once this reply has been sent (QUIT). Before request_done. */
+void request_close_after(struct request *rq);
+
+#endif

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT */
+/* Addresses as they stand in the configuration. */
+#ifndef CORE_ADDRESS_H
+#define CORE_ADDRESS_H
+
+#include <stdbool.h>
+
+#include "base/compiler.h"
+
+enum address_kind { ADDRESS_UNIX, ADDRESS_TCP, ADDRESS_TLS };
+
+#define ADDRESS_HOST_MAX 256
+#define ADDRESS_PATH_MAX 107 /* sun_path less its NUL: longer is cut silently */
+
+struct address {
+    enum address_kind kind;
+    char path[ADDRESS_PATH_MAX + 1]; /* ADDRESS_UNIX */
+    char host[ADDRESS_HOST_MAX];     /* others; brackets of [::1] removed */
+    int port;
+};
+
+/* `unix:/path`, `tcp:host:port`, `tls:host:port`, and bare `host:port` as
+ * tcp. 0, or -1 with *why_r set to a static text that says what is expected. */
+MUST_CHECK int address_parse(const char *s, struct address *a_r,
+                             const char **why_r);
+/* The canonical spelling; static buffer per call site is not used: writes
+ * into out, at most size bytes with the NUL. */
+void address_format(const struct address *a, char *out, unsigned size);
+/* Unix sockets, 127.0.0.0/8, ::1 and `localhost`. */
+bool address_is_local(const struct address *a);
+
+#endif

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: MIT */
+/* RESP, the Redis protocol (https://redis.io/docs/reference/protocol-spec):
+ * an incremental request parser, reply writers for versions 2 and 3, and a
+ * reply reader for likesyncctl. Pure: no I/O. */
+#ifndef CORE_RESP_H
+#define CORE_RESP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/compiler.h"
+
+/* ---- requests ---- */
+
+struct resp_arg {
+    const char *data; /* ref: into the bytes given to resp_parse */
+    size_t len;
+};
+
+struct resp_limits {
+    size_t max_args;      /* arguments of a request, its name included */
+    size_t max_arg_bytes; /* one argument */
+    size_t max_inline;    /* an inline line or a header line */
+    size_t max_request;   /* all of one request */
+};
+
+enum resp_status {
+    RESP_REQUEST, /* one whole request: argv, argc and used are set */
+    RESP_MORE,    /* incomplete: call again with more bytes */
+    RESP_EMPTY,   /* an empty line or array: skip `used` bytes */
+    RESP_BROKEN,  /* protocol error: reply `why` and close (Redis' words) */
+    RESP_ATTACK,  /* `POST` or `Host:` at the start of a line: close */
+};
+
+struct resp_parser {
+    struct resp_arg *argv; /* owned; grows as arguments really arrive */
+    int argc;
+    size_t cap;
+    size_t used;     /* bytes of the request that was returned */
+    const char *why; /* static; "Protocol error: ..." */
+    /* Where an incomplete request was left, so that arguments are not parsed
+     * again; offsets into the request. Internal. */
+    size_t pos;
+    int64_t left;
+    size_t *offsets; /* owned: start of each argument */
+};
+
+void resp_parser_init(struct resp_parser *p);
+void resp_parser_free(struct resp_parser *p);
+/* Looks at data[0..len), which must start where the last request ended, and
+ * after RESP_MORE must hold the same bytes and more. */
+enum resp_status resp_parse(struct resp_parser *p,
+                            const struct resp_limits *limits, const char *data,
+                            size_t len);
+
+/* Case-insensitive compare with an upper-case word. */
+bool resp_arg_is(const struct resp_arg *a, const char *word);
+
+/* ---- replies ---- */
+
+void resp_simple(struct buf *b, const char *s);
+void resp_error(struct buf *b, const char *fmt, ...)
+    PRINTF_LIKE(2, 3); /* with its code: "ERR ..."; CR and LF become spaces */
+void resp_int(struct buf *b, int64_t v);
+void resp_bulk(struct buf *b, const char *s, size_t len);
+void resp_bulk_str(struct buf *b, const char *s);
+void resp_array(struct buf *b, size_t n);
+/* A map in RESP3, an array of 2n in RESP2. */
+void resp_map(struct buf *b, int proto, size_t n);
+void resp_null(struct buf *b, int proto);
+/* Bulk of an argument for messages: at most 128 bytes of it, with bytes that
+ * are not printable shown as '?'. Returns out. */
+#define RESP_SHOW_MAX 132
+const char *resp_show(const struct resp_arg *a, char out[RESP_SHOW_MAX]);
+
+/* ---- reading replies (likesyncctl) ---- */
+
+enum resp_type {
+    RESP_T_SIMPLE,
+    RESP_T_ERROR,
+    RESP_T_INT,
+    RESP_T_BULK,
+    RESP_T_ARRAY,
+    RESP_T_NULL
+};
+
+struct resp_value {
+    enum resp_type type;
+    char *str; /* owned; simple, error, bulk; NUL-terminated */
+    size_t len;
+    int64_t num;
+    struct resp_value *items; /* owned; arrays, and maps as arrays of 2n */
+    size_t n_items;
+};
+
+/* 1 one value read and *used_r set, 0 more bytes needed, -1 malformed or
+ * deeper than 8 or larger than max_bytes. */
+MUST_CHECK int resp_read_value(const char *data, size_t len, size_t max_bytes,
+                               struct resp_value *v_r, size_t *used_r);
+void resp_value_free(struct resp_value *v);
+
+#endif

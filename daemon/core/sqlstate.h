@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT */
+/* What to do about a PostgreSQL error, by SQLSTATE (PostgreSQL manual,
+ * appendix A). One row per class or code in sqlstate.c. */
+#ifndef CORE_SQLSTATE_H
+#define CORE_SQLSTATE_H
+
+enum sql_action {
+    SQL_RECONNECT, /* no SQLSTATE, 08, 57P01-03, 25006: outcome unknown, same batch again */
+    SQL_RETRY, /* 40001, 40P01, 55P03, 57014, 23505: again with jitter, then halve */
+    SQL_RESOURCE, /* 53, 58: back off up to 60 s, alarm, keep everything */
+    SQL_DATA,     /* 22, 23502, 23503, 23514: find the row, dead letter */
+    SQL_CONFIG,   /* 28, 3D, 3F, 42: stop, alarm, try again slowly */
+    SQL_OTHER     /* anything else: treated like SQL_RESOURCE */
+};
+
+/* NULL or "" means that the connection broke. */
+enum sql_action sqlstate_action(const char *sqlstate);
+
+#endif
