@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Every metric is one row of METRICS_TABLE: it makes the enum, the storage and
- * the Prometheus text. Rows of one name stand together; HELP and TYPE are
- * written once per name. */
+ * the Prometheus text. Rows of one name stand together, the first of them
+ * holds the help; HELP and TYPE are written once per name. Names, labels and
+ * help are written as they stand, so they hold no backslash and no newline
+ * (a test checks it). Values are in the unit of the name. */
 #ifndef CORE_METRICS_H
 #define CORE_METRICS_H
 
@@ -23,6 +25,67 @@
       "verb=\"unlike\",result=\"same\"", "")                                   \
     X(EVENTS_UNLIKE_ERROR, COUNTER, "likesyncd_events_total",                  \
       "verb=\"unlike\",result=\"error\"", "")                                  \
+    X(EVENTS_ASSUMED, COUNTER, "likesyncd_events_assumed_total", "",           \
+      "Events judged without knowing what PostgreSQL holds.")                  \
+    X(QUEUE_EVENTS, GAUGE, "likesyncd_queue_events", "",                       \
+      "Events waiting to be sent to Redis.")                                   \
+    X(REQUESTS, COUNTER, "likesyncd_requests_total", "",                       \
+      "Requests of all kinds.")                                                \
+    X(PROTOCOL_ERRORS, COUNTER, "likesyncd_protocol_errors_total", "",         \
+      "Clients closed because what they sent was not RESP.")                   \
+    X(AUTH_FAILURES, COUNTER, "likesyncd_auth_failures_total", "",             \
+      "Refused passwords.")                                                    \
+    X(CLIENTS, GAUGE, "likesyncd_clients", "", "Connected clients.")           \
+    X(CLIENTS_ACCEPTED, COUNTER, "likesyncd_clients_accepted_total", "",       \
+      "Clients that were let in.")                                             \
+    X(CLIENTS_REFUSED, COUNTER, "likesyncd_clients_refused_total", "",         \
+      "Clients turned away at max_clients.")                                   \
+    X(CLIENTS_OUTPUT_CLOSED, COUNTER, "likesyncd_clients_output_closed_total", \
+      "", "Clients closed because they did not read their replies.")           \
+    X(LOOKUP_QUERIES, COUNTER, "likesyncd_lookup_queries_total", "",           \
+      "Queries that asked PostgreSQL for unknown pairs.")                      \
+    X(LOOKUP_PAIRS, COUNTER, "likesyncd_lookup_pairs_total", "",               \
+      "Pairs asked for in these queries.")                                     \
+    X(LOOKUP_FAILURES, COUNTER, "likesyncd_lookup_failures_total", "",         \
+      "Such queries that failed or timed out.")                                \
+    X(REDIS_UP, GAUGE, "likesyncd_redis_up", "",                               \
+      "1 when Redis is connected and ready.")                                  \
+    X(REDIS_RECONNECTS, COUNTER, "likesyncd_redis_reconnects_total", "",       \
+      "Connections to Redis after the first.")                                 \
+    X(SCRIPT_LONGEST, GAUGE, "likesyncd_script_longest_milliseconds", "",      \
+      "Longest time a Redis script took to answer.")                           \
+    X(GENERATION, GAUGE, "likesyncd_generation", "",                           \
+      "Generation of the Redis state; goes up at a restart or failover.")      \
+    X(PG_UP, GAUGE, "likesyncd_postgres_up", "",                               \
+      "1 when PostgreSQL is connected and its schema fits.")                   \
+    X(PG_RECONNECTS, COUNTER, "likesyncd_postgres_reconnects_total", "",       \
+      "Connections to PostgreSQL after the first ones.")                       \
+    X(ROWS_CLAIMED, COUNTER, "likesyncd_rows_claimed_total", "",               \
+      "Rows put on record to be written.")                                     \
+    X(ROWS_WRITTEN, COUNTER, "likesyncd_rows_written_total", "",               \
+      "Rows of batches that PostgreSQL committed.")                            \
+    X(ROWS_ACKED, COUNTER, "likesyncd_rows_acked_total", "",                   \
+      "Rows whose commit was told to Redis.")                                  \
+    X(ROWS_ON_RECORD, GAUGE, "likesyncd_rows_on_record", "",                   \
+      "Rows claimed and not yet acked.")                                       \
+    X(BATCHES_WRITTEN, COUNTER, "likesyncd_batches_written_total", "",         \
+      "Batches that PostgreSQL committed.")                                    \
+    X(BATCH_RETRIES, COUNTER, "likesyncd_batch_retries_total", "",             \
+      "Times a batch was written again after a failure.")                      \
+    X(BATCHES_TAKEN_OVER, COUNTER, "likesyncd_batches_taken_over_total", "",   \
+      "Batches with an expired lease that this daemon took.")                  \
+    X(BATCHES_IN_FLIGHT, GAUGE, "likesyncd_batches_in_flight", "",             \
+      "Batches between claim and ack.")                                        \
+    X(DEAD_LETTERS, COUNTER, "likesyncd_dead_letters_total", "",               \
+      "Rows that PostgreSQL refuses, put into sync_dead_letter.")              \
+    X(ORPHANS, COUNTER, "likesyncd_orphans_total", "",                         \
+      "Counter deltas without rows, added to unattributed.")                   \
+    X(BACKLOG_OWNERS, GAUGE, "likesyncd_backlog_owners", "",                   \
+      "Posts with likes not yet claimed, the running pass included.")          \
+    X(SYNC_LAG, GAUGE, "likesyncd_sync_lag_seconds", "",                       \
+      "Age of the oldest event that may not be durable yet.")                  \
+    X(LOOP_DELAY, GAUGE, "likesyncd_loop_delay_seconds", "",                   \
+      "How late the event loop runs its timers.")                              \
     X(UPTIME, GAUGE, "likesyncd_uptime_seconds", "",                           \
       "Seconds since the daemon started.")
 
@@ -36,6 +99,7 @@ enum metric_id {
 };
 
 void metric_add(enum metric_id id, uint64_t n);
+/* Also for a counter whose total is kept elsewhere (reconnects). */
 void metric_set(enum metric_id id, double v);
 double metric_get(enum metric_id id);
 /* Appends all of them in the Prometheus text format 0.0.4. */
