@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: MIT
+# What the tests and the quickstart need from Debian. Sourced, not run:
+#
+#   need_packages PACKAGE...   installs those that are missing, or fails saying
+#                              what to do; runs nothing when all are there
+#
+# Installing postgresql and redis-server may make Debian start services of
+# their own. Nothing here uses, configures or stops those.
+
+BUILD_PACKAGES="cmake make gcc libc6-dev pkg-config libhiredis-dev libuv1-dev
+    libpq-dev libinih-dev libsystemd-dev libmicrohttpd-dev"
+SERVER_PACKAGES="redis-server postgresql python3 python3-redis
+    python3-psycopg2"
+TEST_PACKAGES="libcmocka-dev python3-pytest clang clang-format clang-tidy"
+
+say() {
+    printf '%s\n' "$*" >&2
+}
+
+die() {
+    say "error: $*"
+    exit 1
+}
+
+package_missing() {
+    [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" != installed ]
+}
+
+as_root() {
+    if [ "$(id -u)" -eq 0 ]; then
+        "$@"
+    else
+        sudo "$@"
+    fi
+}
+
+# Runs a step of apt-get quietly; shows what it said only when it failed.
+apt_step() {
+    apt_log=$(mktemp) || die "cannot make a temporary file"
+    if ! as_root env DEBIAN_FRONTEND=noninteractive \
+        apt-get -q -o DPkg::Lock::Timeout=300 "$@" >"$apt_log" 2>&1; then
+        cat "$apt_log" >&2
+        rm -f "$apt_log"
+        die "apt-get $1 failed (its output is above)"
+    fi
+    rm -f "$apt_log"
+}
+
+need_packages() {
+    command -v dpkg-query >/dev/null 2>&1 && command -v apt-get >/dev/null 2>&1 ||
+        die "this needs Debian 12 or 13 (no dpkg-query or apt-get here)"
+    missing=
+    for package in "$@"; do
+        if package_missing "$package"; then
+            missing="$missing $package"
+        fi
+    done
+    [ -n "$missing" ] || return 0
+    if [ "$(id -u)" -ne 0 ] && ! command -v sudo >/dev/null 2>&1; then
+        die "these packages are missing, and installing them takes root or" \
+            "sudo:$missing"
+    fi
+    say "installing:$missing"
+    apt_step update
+    # Word splitting is meant: one argument for each package.
+    # shellcheck disable=SC2086
+    apt_step install -y --no-install-recommends $missing
+}

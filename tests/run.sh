@@ -1,0 +1,33 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# Installs what is missing, builds, and runs all tests through CTest.
+#
+#   sh tests/run.sh [CTEST ARGUMENT...]      e.g. -R unit, -L integration
+#
+# The tests run on a gcc build with ASan and UBSan (build-test/). A second
+# build, by clang (build-clang/), only has to be free of warnings.
+set -eu
+cd "$(dirname "$0")/.."
+. tests/lib/deps.sh
+
+# shellcheck disable=SC2086
+need_packages $BUILD_PACKAGES $SERVER_PACKAGES $TEST_PACKAGES
+
+jobs=$(nproc 2>/dev/null || echo 2)
+
+build() {
+    dir=$1
+    shift
+    say "building $dir"
+    cmake -S . -B "$dir" -DLIKESYNCD_WERROR=ON -DLIKESYNCD_FAULTS=ON \
+        -DCMAKE_BUILD_TYPE=Debug "$@" >/dev/null
+    cmake --build "$dir" -j "$jobs"
+}
+
+build build-clang -DCMAKE_C_COMPILER=clang
+build build-test -DCMAKE_C_COMPILER=gcc -DLIKESYNCD_SANITIZE=ON \
+    -DCMAKE_C_FLAGS_DEBUG="-O1 -g"
+
+# The last command: CTest's summary and exit status are those of this script.
+exec ctest --test-dir build-test --output-on-failure --no-tests=error \
+    -j "$jobs" "$@"
