@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A growable byte buffer with a read position. Zero-initialised is empty. */
+/* A growable byte buffer. Zero-initialised is empty. */
 #ifndef BASE_BUF_H
 #define BASE_BUF_H
 

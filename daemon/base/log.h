@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Log lines on stderr: `subsystem: what failed: cause (ids)`. No secrets, no
- * payloads. Under systemd (JOURNAL_STREAM is set) each line starts with
- * sd-daemon(3)'s `<N>` level and has no time; otherwise time and level are
- * written out. */
+ * payloads. When stderr is the journal (JOURNAL_STREAM names it) each line
+ * starts with sd-daemon(3)'s `<N>` level and has no time; otherwise time and
+ * level are written out. Control characters become spaces. */
 #ifndef BASE_LOG_H
 #define BASE_LOG_H
 

@@ -16,7 +16,7 @@ MUST_CHECK int num_parse_u64(const char *s, size_t len, uint64_t *v_r);
 
 /* Unix seconds with optional decimals ("1700000000", "1700000000.25") as
  * microseconds; digits after the sixth are cut. 0, or -1 when malformed,
- * negative, or above 253402300799 (the year 9999). */
+ * negative, or later than the year 9999 (second 253402300799). */
 MUST_CHECK int num_parse_time_us(const char *s, size_t len, int64_t *us_r);
 
 /* Writes microseconds as "seconds.micros" with six decimals and a NUL. */
