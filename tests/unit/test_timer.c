@@ -125,6 +125,7 @@ static void test_restart_at_zero_lets_the_loop_turn(void **state)
     assert_int_equal(p.fired, 5);
     assert_true(turns >= 4);
     uv_close((uv_handle_t *)&idle, NULL);
+    uv_run(*state, UV_RUN_DEFAULT);
 }
 
 static void test_free_null_and_while_active(void **state)
