@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: MIT */
+/* Hexadecimal digits. */
+#ifndef CORE_HEX_H
+#define CORE_HEX_H
+
+/* 0 to 15, or -1 when c is no hexadecimal digit. */
+static inline int hex_value(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    if (c >= 'a' && c <= 'f')
+        return c - 'a' + 10;
+    if (c >= 'A' && c <= 'F')
+        return c - 'A' + 10;
+    return -1;
+}
+
+#endif
