@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "base/buf.h"
+#include "core/ids.h"
 
 #define PG_OID_INT2              21u
 #define PG_OID_INT2_ARRAY        1005u
@@ -27,10 +28,14 @@ void pgarray_put_i16(struct buf *b, int16_t v);
 void pgarray_put_i64(struct buf *b, int64_t v);
 void pgarray_put_time_us(struct buf *b, int64_t unix_us);
 void pgarray_put_text(struct buf *b, const char *s, uint32_t len);
+/* An id in key form, as an element of its type. */
+void pgarray_put_id(struct buf *b, enum id_type t, const char *key, size_t len);
 
 /* Single binary values as they come in results. */
 int64_t pgvalue_i16(const char *p);
 int64_t pgvalue_i64(const char *p);
-int64_t pgvalue_time_us(const char *p); /* Unix microseconds */
+/* Unix microseconds; PostgreSQL's "infinity" and "-infinity" are INT64_MAX and
+ * INT64_MIN. */
+int64_t pgvalue_time_us(const char *p);
 
 #endif

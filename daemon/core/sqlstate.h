@@ -5,12 +5,19 @@
 #define CORE_SQLSTATE_H
 
 enum sql_action {
-    SQL_RECONNECT, /* no SQLSTATE, 08, 57P01-03, 25006: outcome unknown, same batch again */
-    SQL_RETRY, /* 40001, 40P01, 55P03, 57014, 23505: again with jitter, then halve */
-    SQL_RESOURCE, /* 53, 58: back off up to 60 s, alarm, keep everything */
-    SQL_DATA,     /* 22, 23502, 23503, 23514: find the row, dead letter */
-    SQL_CONFIG,   /* 28, 3D, 3F, 42: stop, alarm, try again slowly */
-    SQL_OTHER     /* anything else: treated like SQL_RESOURCE */
+    /* No SQLSTATE, 08, 57P01-03, 57P05, 25P03, 25006, 40003: the connection is
+     * of no use or the outcome unknown; the same batch again. */
+    SQL_RECONNECT,
+    /* 40001, 40P01, 55P03, 57014, 23505: again with jitter, then halve. */
+    SQL_RETRY,
+    /* 53, 58: back off up to 60 s, alarm, keep everything. */
+    SQL_RESOURCE,
+    /* 22, 23502, 23503, 23514: find the row, dead letter. */
+    SQL_DATA,
+    /* 28, 3D, 3F, 42: stop, alarm, try again slowly. */
+    SQL_CONFIG,
+    /* Anything else: treated like SQL_RESOURCE. */
+    SQL_OTHER
 };
 
 /* NULL or "" means that the connection broke. */
