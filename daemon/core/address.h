@@ -11,6 +11,7 @@ enum address_kind { ADDRESS_UNIX, ADDRESS_TCP, ADDRESS_TLS };
 
 #define ADDRESS_HOST_MAX 256
 #define ADDRESS_PATH_MAX 107 /* sun_path less its NUL: longer is cut silently */
+#define ADDRESS_TEXT_MAX 272 /* the longest spelling, "tls:[host]:65535" */
 
 struct address {
     enum address_kind kind;
@@ -20,13 +21,15 @@ struct address {
 };
 
 /* `unix:/path`, `tcp:host:port`, `tls:host:port`, and bare `host:port` as
- * tcp. 0, or -1 with *why_r set to a static text that says what is expected. */
+ * tcp. The path is absolute, the port 1 to 65535, an IPv6 address stands in
+ * brackets. 0, or -1 with *why_r set to a static text that says what is
+ * expected. */
 MUST_CHECK int address_parse(const char *s, struct address *a_r,
                              const char **why_r);
-/* The canonical spelling; static buffer per call site is not used: writes
- * into out, at most size bytes with the NUL. */
+/* Writes the canonical spelling into out, at most size bytes with the NUL. */
 void address_format(const struct address *a, char *out, unsigned size);
-/* Unix sockets, 127.0.0.0/8, ::1 and `localhost`. */
+/* Unix sockets, 127.0.0.0/8, ::1 and `localhost`. Other names are not, since
+ * what they resolve to may change. */
 bool address_is_local(const struct address *a);
 
 #endif
