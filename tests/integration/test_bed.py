@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: MIT
+"""The test bed itself: that its checks fail when they should."""
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import time
+
+import pytest
+import redis as redis_py
+
+import harness
+
+ROW = ("INSERT INTO user_like_post"
+       " (post_id, user_id, status, prev_status, ctime, mtime)"
+       " VALUES (42, 7, 1, 0, now(), now())")
+COUNT = ("INSERT INTO post_like (post_id, like_count, unattributed, mtime)"
+         " VALUES (42, 3, 1, now())")
+
+
+@pytest.fixture
+def one_row(pg):
+    """One like that no counter counts."""
+    pg.query(ROW)
+    return pg
+
+
+def test_check_exact_finds_a_missing_count(one_row):
+    with pytest.raises(harness.Failed, match=r"\(42, "):
+        harness.check_exact(one_row)
+
+
+def test_check_exact_finds_a_count_too_high(one_row):
+    one_row.query(COUNT)
+    with pytest.raises(harness.Failed, match="42"):
+        harness.check_exact(one_row)
+
+
+def test_check_exact_leaves_out_what_has_no_rows(one_row):
+    one_row.query(COUNT)
+    one_row.query("UPDATE post_like SET unattributed = 2")
+    harness.check_exact(one_row)
+
+
+def test_watcher_finds_a_moment_of_being_wrong(pg):
+    with pytest.raises(harness.Failed, match="I1 was broken"):
+        with harness.I1Watcher(pg) as watcher:
+            pg.query(ROW)
+            harness.wait_for(lambda: watcher.violations)
+            pg.query("DELETE FROM user_like_post")
+    harness.check_exact(pg)
+
+
+def test_watcher_fails_when_it_cannot_check(cluster):
+    empty = cluster.create_database(schema=False)
+    with pytest.raises(harness.Failed, match="the watcher broke"):
+        with harness.I1Watcher(empty):
+            pass
+
+
+def test_watcher_lives_through_a_crash_of_postgres(bed):
+    pg = bed.postgres().create_database()
+    with harness.I1Watcher(pg) as watcher:
+        pg.cluster.restart("immediate")
+        before = watcher.checks
+        harness.wait_for(lambda: watcher.checks > before)
+
+
+def test_databases_are_apart(cluster):
+    one, other = cluster.create_database(), cluster.create_database()
+    one.query(ROW)
+    assert other.value("SELECT count(*) FROM user_like_post") == 0
+
+
+def test_redis_keeps_what_it_answered(bed):
+    redis = bed.redis(appendfsync="always")
+    redis.client().set("a", "1")
+    redis.kill9()
+    redis.start()
+    assert redis.client().get("a") == "1"
+    redis.restart()
+    assert redis.client().get("a") == "1"
+
+
+def test_a_stopped_redis_does_not_answer(redis):
+    redis.pause()
+    with pytest.raises(redis_py.TimeoutError):
+        redis.client(timeout=0.2).ping()
+    redis.resume()
+    assert redis.client().ping()
+
+
+def alive(pid):
+    """Not when it only waits for its parent to take notice."""
+    try:
+        stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
+    except FileNotFoundError:
+        return False
+    return stat.rpartition(")")[2].split()[0] != "Z"
+
+
+def test_servers_end_with_the_process_that_started_them(bed):
+    """What is left when the tests are killed would disturb the next ones."""
+    script = ("import harness, time\n"
+              "bed = harness.Bed()\n"
+              "print(bed.redis().pid, bed.postgres().pid, bed.dir,"
+              " flush=True)\n"
+              "time.sleep(600)\n")
+    child = subprocess.Popen(
+        [sys.executable, "-c", script], text=True,
+        stdout=subprocess.PIPE, cwd=os.path.dirname(__file__))
+    *pids, directory = child.stdout.readline().split()
+    child.kill()
+    child.wait()
+    for pid in map(int, pids):
+        harness.wait_for(lambda: not alive(pid), 10, f"end of {pid}")
+    shutil.rmtree(directory)
+
+
+def test_wait_for_gives_up():
+    start = time.monotonic()
+    with pytest.raises(harness.Failed, match="the impossible"):
+        harness.wait_for(lambda: False, 0.1, "the impossible")
+    assert time.monotonic() - start < 5
+
+
+def test_sanitizer_reports_are_found():
+    found = harness.SANITIZER.search
+    assert found("==7==ERROR: AddressSanitizer: heap-use-after-free on …")
+    assert found("==7==ERROR: LeakSanitizer: detected memory leaks")
+    assert found("daemon/core/ids.c:12:5: runtime error: signed integer …")
+    assert not found("flusher: batch 7: cause (SQLSTATE 22P02)")
