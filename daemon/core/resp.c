@@ -169,8 +169,9 @@ static int begin_bulk(struct resp_parser *p, const struct resp_limits *limits,
         return fail(p, limits->unauthenticated
                            ? "Protocol error: unauthenticated bulk length"
                            : words.invalid);
-    if (p->pos > limits->max_request ||
-        (uint64_t)n > limits->max_request - p->pos)
+    size_t room =
+        limits->max_request > p->pos ? limits->max_request - p->pos : 0;
+    if (room < 2 || (uint64_t)n > room - 2)
         return fail(p, "Protocol error: too big request");
     p->bulk_len = n;
     return 1;
