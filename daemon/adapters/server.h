@@ -36,7 +36,8 @@ struct session {
 };
 
 struct server_limits {
-    int64_t max_clients;
+    int64_t max_clients;  /* lowered to what RLIMIT_NOFILE leaves; admin
+                            listeners have a few places more */
     int64_t max_pipeline; /* requests of one client under way: stop reading */
     int64_t output_soft_bytes;
     int64_t output_hard_bytes;
@@ -63,6 +64,13 @@ struct server *server_new(struct uv_loop_s *loop,
  * reason in why. */
 MUST_CHECK int server_listen(struct server *s, const struct address *a,
                              bool admin, struct buf *why);
+/* Port of the index-th TCP socket in the order of binding, -1 if there is none.
+ * (Port 0 lets the system choose; a name may bind several sockets, which share
+ * one port.) */
+int server_port(const struct server *s, int index);
+/* New limits for the clients there are and those to come; socket_mode counts
+ * for later listeners only. */
+void server_set_limits(struct server *s, const struct server_limits *limits);
 /* Closes the listeners (removing our own socket files); clients stay. */
 void server_stop_listening(struct server *s);
 /* Requests under way over all clients. */

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: MIT */
+/* New clients: taken in, or refused in Redis' words when there are too many. */
+#include "adapters/server_internal.h"
+
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "core/metrics.h"
+
+#define ADMIN_EXTRA_CLIENTS 8 /* operators get in when the server is full */
+#define KEEPALIVE_S         60
+#define LOG_INTERVAL_MS     10000
+
+static const char refusal[] = "-ERR max number of clients reached\r\n";
+
+static struct client *client_new(struct listener *l)
+{
+    struct server *s = l->server;
+    struct client *c = mem_zalloc(sizeof(*c));
+
+    c->server = s;
+    c->state = CLIENT_CLOSED;
+    c->active_ms = uv_now(s->loop);
+    list_init(&c->node);
+    list_init(&c->ready_node);
+    list_init(&c->requests);
+    resp_parser_init(&c->parser);
+    if (l->is_unix)
+        uv_pipe_init(s->loop, &c->u.pipe, 0);
+    else
+        uv_tcp_init(s->loop, &c->u.tcp);
+    c->u.handle.data = c;
+    c->write.data = c;
+    s->n_handles++;
+    return c;
+}
+
+static void format_peer(const struct listener *l, const struct client *c,
+                        char *out, size_t size)
+{
+    struct sockaddr_storage ss;
+    const struct sockaddr_in6 *in6 = (const void *)&ss;
+    const struct sockaddr_in *in = (const void *)&ss;
+    int len = sizeof(ss);
+    char name[64] = "?";
+
+    if (l->is_unix) {
+        snprintf(out, size, "%s:0", l->path);
+        return;
+    }
+    if (uv_tcp_getpeername(&c->u.tcp, (struct sockaddr *)&ss, &len) < 0) {
+        snprintf(out, size, "?:0");
+    } else if (ss.ss_family == AF_INET6) {
+        uv_ip6_name(in6, name, sizeof(name));
+        snprintf(out, size, "[%s]:%d", name, ntohs(in6->sin6_port));
+    } else {
+        uv_ip4_name(in, name, sizeof(name));
+        snprintf(out, size, "%s:%d", name, ntohs(in->sin_port));
+    }
+}
+
+static void client_open(struct listener *l, struct client *c)
+{
+    struct server *s = l->server;
+
+    c->session.id = ++s->last_id;
+    c->session.admin = l->admin;
+    c->session.proto = 2;
+    c->session.created_ms = clock_monotonic_us() / 1000;
+    format_peer(l, c, c->session.addr, sizeof(c->session.addr));
+    if (!l->is_unix) {
+        uv_tcp_nodelay(&c->u.tcp, 1);
+        uv_tcp_keepalive(&c->u.tcp, 1, KEEPALIVE_S);
+    }
+    list_push_back(&s->clients, &c->node);
+    s->n_clients++;
+    metric_add(M_CLIENTS_ACCEPTED, 1);
+    metric_set(M_CLIENTS, (double)s->n_clients);
+    s->config.on_open(s->config.arg, &c->session);
+    client_start(c);
+}
+
+static void client_refuse(struct listener *l, struct client *c)
+{
+    struct server *s = l->server;
+    uv_buf_t b = uv_buf_init((char *)(uintptr_t)refusal, sizeof(refusal) - 1);
+    uint64_t held;
+
+    metric_add(M_CLIENTS_REFUSED, 1);
+    if (log_allow(&s->log_refused, LOG_INTERVAL_MS, &held))
+        log_warn("server",
+                 "client refused: %zu clients are connected (max_clients %lld; "
+                 "%llu more since the last such line)",
+                 s->n_clients, (long long)s->max_clients,
+                 (unsigned long long)held);
+    uv_try_write(&c->u.stream, &b, 1);
+    uv_close(&c->u.handle, client_on_closed);
+}
+
+void client_accept(struct listener *l)
+{
+    struct server *s = l->server;
+    struct client *c = client_new(l);
+    int64_t max = s->max_clients + (l->admin ? ADMIN_EXTRA_CLIENTS : 0);
+
+    if (uv_accept(&l->u.stream, &c->u.stream) < 0)
+        uv_close(&c->u.handle, client_on_closed);
+    else if (s->n_clients >= (size_t)max)
+        client_refuse(l, c);
+    else
+        client_open(l, c);
+}

@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: MIT */
+/* Listening sockets.
+ *
+ * A unix socket's file outlives kill -9, so PATH.lock says who owns the path:
+ * flock(2) on it is held as long as the socket, and ends with the process. The
+ * lock file itself stays for ever; removing it would let two processes lock two
+ * files of one name. Under the lock, an old socket is unlinked only when nobody
+ * answers on it, and at the end only the file that we made ourselves.
+ *
+ * These calls block (names, files) and run at start-up only. */
+#include "adapters/server_internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+
+#define BACKLOG         511
+#define LOG_INTERVAL_MS 10000
+
+static void on_connection(uv_stream_t *stream, int status)
+{
+    struct listener *l = stream->data;
+    uint64_t held;
+
+    if (status == 0)
+        client_accept(l);
+    else if (log_allow(&l->server->log_accept, LOG_INTERVAL_MS, &held))
+        log_warn("server",
+                 "accept failed: %s (%llu more since the last such line)",
+                 uv_strerror(status), (unsigned long long)held);
+}
+
+static struct listener *listener_new(struct server *s, bool is_unix, bool admin)
+{
+    struct listener *l = mem_zalloc(sizeof(*l));
+
+    l->server = s;
+    l->is_unix = is_unix;
+    l->admin = admin;
+    l->lock_fd = -1;
+    if (is_unix)
+        uv_pipe_init(s->loop, &l->u.pipe, 0);
+    else
+        uv_tcp_init(s->loop, &l->u.tcp);
+    l->u.handle.data = l;
+    s->n_handles++;
+    list_push_back(&s->listeners, &l->node);
+    return l;
+}
+
+static void on_closed(uv_handle_t *handle)
+{
+    struct listener *l = handle->data;
+    struct server *s = l->server;
+
+    free(l);
+    server_handle_closed(s);
+}
+
+/* Another process cannot have put its socket there while we hold the lock, but
+ * an operator may have moved things about. */
+static void unlink_own(const struct listener *l)
+{
+    struct stat st;
+
+    if (l->ino != 0 && lstat(l->path, &st) == 0 && st.st_dev == l->dev &&
+        st.st_ino == l->ino)
+        unlink(l->path);
+}
+
+void listener_close(struct listener *l)
+{
+    list_remove(&l->node);
+    unlink_own(l);
+    uv_close(&l->u.handle, on_closed);
+    if (l->lock_fd >= 0)
+        close(l->lock_fd);
+}
+
+int listener_port(const struct listener *l)
+{
+    struct sockaddr_storage ss;
+    int len = sizeof(ss);
+
+    if (uv_tcp_getsockname(&l->u.tcp, (struct sockaddr *)&ss, &len) < 0)
+        return -1;
+    if (ss.ss_family == AF_INET6)
+        return ntohs(
+            ((const struct sockaddr_in6 *)(const void *)&ss)->sin6_port);
+    return ntohs(((const struct sockaddr_in *)(const void *)&ss)->sin_port);
+}
+
+/* ---- unix ---- */
+
+static int lock_path(struct listener *l, struct buf *why)
+{
+    char lock[ADDRESS_PATH_MAX + sizeof(".lock")];
+
+    snprintf(lock, sizeof(lock), "%s.lock", l->path);
+    l->lock_fd = open(lock, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (l->lock_fd < 0) {
+        buf_printf(why, "%s: %s", lock, strerror(errno));
+        return -1;
+    }
+    if (flock(l->lock_fd, LOCK_EX | LOCK_NB) < 0) {
+        if (errno == EWOULDBLOCK)
+            buf_printf(why, "%s is in use: another process holds %s", l->path,
+                       lock);
+        else
+            buf_printf(why, "%s: flock: %s", lock, strerror(errno));
+        return -1;
+    }
+    return 0;
+}
+
+static void make_address(const struct listener *l, struct sockaddr_un *un)
+{
+    memset(un, 0, sizeof(*un));
+    un->sun_family = AF_UNIX;
+    snprintf(un->sun_path, sizeof(un->sun_path), "%s", l->path);
+}
+
+/* errno of a connect to the path, 0 when it is answered. On a unix socket that
+ * does not block, the answer comes at once. */
+static int probe(const struct listener *l)
+{
+    struct sockaddr_un un;
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int err = 0;
+
+    if (fd < 0)
+        return errno;
+    make_address(l, &un);
+    if (connect(fd, (const struct sockaddr *)&un, sizeof(un)) < 0)
+        err = errno;
+    close(fd);
+    return err;
+}
+
+static int clear_path(const struct listener *l, struct buf *why)
+{
+    struct stat st;
+    int err;
+
+    if (lstat(l->path, &st) < 0) {
+        if (errno == ENOENT)
+            return 0;
+        buf_printf(why, "%s: %s", l->path, strerror(errno));
+        return -1;
+    }
+    if (!S_ISSOCK(st.st_mode)) {
+        buf_printf(why, "%s exists and is not a socket", l->path);
+        return -1;
+    }
+    err = probe(l);
+    if (err == 0 || err == EAGAIN) {
+        buf_printf(why, "%s is in use: a process answers on it", l->path);
+        return -1;
+    }
+    if (err != ECONNREFUSED || unlink(l->path) < 0) {
+        buf_printf(why, "%s: old socket: %s", l->path,
+                   strerror(err != ECONNREFUSED ? err : errno));
+        return -1;
+    }
+    log_info("server", "%s: removed the socket of a process that is gone",
+             l->path);
+    return 0;
+}
+
+/* libuv would cut a long path, and unlink whatever has the name at the end: so
+ * it gets a descriptor. Nobody can connect before listen(2), so the mode is in
+ * force from the first client on. */
+static int bind_unix(struct listener *l, int fd, struct buf *why)
+{
+    struct sockaddr_un un;
+    struct stat st;
+
+    make_address(l, &un);
+    if (bind(fd, (const struct sockaddr *)&un, sizeof(un)) < 0 ||
+        lstat(l->path, &st) < 0) {
+        buf_printf(why, "%s: bind: %s", l->path, strerror(errno));
+        return -1;
+    }
+    l->dev = st.st_dev;
+    l->ino = st.st_ino;
+    if (chmod(l->path, (mode_t)l->server->config.limits.socket_mode) < 0) {
+        buf_printf(why, "%s: chmod: %s", l->path, strerror(errno));
+        return -1;
+    }
+    return 0;
+}
+
+static int open_unix(struct listener *l, struct buf *why)
+{
+    int fd;
+    int rc;
+
+    if (lock_path(l, why) < 0 || clear_path(l, why) < 0)
+        return -1;
+    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0) {
+        buf_printf(why, "%s: socket: %s", l->path, strerror(errno));
+        return -1;
+    }
+    if (bind_unix(l, fd, why) < 0) {
+        close(fd);
+        return -1;
+    }
+    rc = uv_pipe_open(&l->u.pipe, fd);
+    if (rc < 0)
+        close(fd);
+    else
+        rc = uv_listen(&l->u.stream, BACKLOG, on_connection);
+    if (rc < 0) {
+        buf_printf(why, "%s: listen: %s", l->path, uv_strerror(rc));
+        return -1;
+    }
+    return 0;
+}
+
+static int listen_unix(struct server *s, const struct address *a, bool admin,
+                       struct buf *why)
+{
+    struct listener *l;
+
+    if (strlen(a->path) > ADDRESS_PATH_MAX) {
+        buf_printf(why, "%s: longer than %d bytes", a->path, ADDRESS_PATH_MAX);
+        return -1;
+    }
+    l = listener_new(s, true, admin);
+    memcpy(l->path, a->path, strlen(a->path) + 1);
+    if (open_unix(l, why) < 0) {
+        listener_close(l);
+        return -1;
+    }
+    return 0;
+}
+
+/* ---- TCP ---- */
+
+static void set_port(struct sockaddr *sa, int port)
+{
+    if (sa->sa_family == AF_INET6)
+        ((struct sockaddr_in6 *)(void *)sa)->sin6_port = htons((uint16_t)port);
+    else
+        ((struct sockaddr_in *)(void *)sa)->sin_port = htons((uint16_t)port);
+}
+
+/* 0, or libuv's error. */
+static int open_tcp(struct listener *l, const struct sockaddr *sa)
+{
+    unsigned flags = sa->sa_family == AF_INET6 ? UV_TCP_IPV6ONLY : 0;
+    int rc = uv_tcp_bind(&l->u.tcp, sa, flags);
+
+    return rc < 0 ? rc : uv_listen(&l->u.stream, BACKLOG, on_connection);
+}
+
+/* /etc/hosts may well name 127.0.0.1 twice. */
+static bool seen_before(const struct addrinfo *first, const struct addrinfo *ai)
+{
+    for (const struct addrinfo *it = first; it != ai; it = it->ai_next) {
+        if (it->ai_addrlen == ai->ai_addrlen &&
+            memcmp(it->ai_addr, ai->ai_addr, ai->ai_addrlen) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Binds all addresses of the name, all to the port that the first one got. One
+ * family that the host lacks is no reason not to start. */
+static int listen_all(struct server *s, const struct addrinfo *first, int port,
+                      bool admin)
+{
+    int rc = UV_EADDRNOTAVAIL;
+    int n_open = 0;
+
+    for (const struct addrinfo *ai = first; ai; ai = ai->ai_next) {
+        struct listener *l;
+
+        if (seen_before(first, ai))
+            continue;
+        l = listener_new(s, false, admin);
+        set_port(ai->ai_addr, port);
+        rc = open_tcp(l, ai->ai_addr);
+        if (rc == 0) {
+            port = listener_port(l);
+            n_open++;
+            continue;
+        }
+        listener_close(l);
+        if (rc != UV_EADDRNOTAVAIL && rc != UV_EAFNOSUPPORT)
+            return rc;
+    }
+    return n_open > 0 ? 0 : rc;
+}
+
+static int listen_tcp(struct server *s, const struct address *a, bool admin,
+                      struct buf *why)
+{
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM,
+                             .ai_flags = AI_PASSIVE};
+    struct addrinfo *list;
+    int rc = getaddrinfo(a->host, NULL, &hints, &list);
+
+    if (rc != 0) {
+        buf_printf(why, "%s: %s", a->host, gai_strerror(rc));
+        return -1;
+    }
+    rc = listen_all(s, list, a->port, admin);
+    freeaddrinfo(list);
+    if (rc < 0) {
+        buf_printf(why, "%s port %d: %s", a->host, a->port, uv_strerror(rc));
+        return -1;
+    }
+    return 0;
+}
+
+int server_listen(struct server *s, const struct address *a, bool admin,
+                  struct buf *why)
+{
+    switch (a->kind) {
+    case ADDRESS_UNIX:
+        return listen_unix(s, a, admin, why);
+    case ADDRESS_TCP:
+        return listen_tcp(s, a, admin, why);
+    case ADDRESS_TLS:
+        break;
+    }
+    buf_puts(why, "tls: is for outgoing connections only");
+    return -1;
+}

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: MIT */
+/* What the files of the server share: server.c (lifetime, limits), listener.c
+ * (sockets), accept.c (new clients), client.c (reading, writing, backpressure),
+ * request.c (order).
+ *
+ * Lifetimes: a server goes when its last handle is closed and its last request
+ * is done; a client goes in its close callback; a request goes when it is done
+ * and sent, or done and its client has gone. A client that closes takes itself
+ * out of its requests, so a late reply never meets a client that is no more. */
+#ifndef ADAPTERS_SERVER_INTERNAL_H
+#define ADAPTERS_SERVER_INTERNAL_H
+
+#include <sys/types.h>
+#include <uv.h>
+
+#include "adapters/server.h"
+#include "base/list.h"
+#include "base/log.h"
+
+#define SERVER_READ_BYTES (64u * 1024u)
+
+/* TCP and unix sockets look the same to libuv's stream functions. */
+union server_stream {
+    uv_handle_t handle;
+    uv_stream_t stream;
+    uv_tcp_t tcp;
+    uv_pipe_t pipe;
+};
+
+struct server {
+    uv_loop_t *loop; /* ref */
+    struct server_config config;
+    int64_t max_clients; /* limits.max_clients within RLIMIT_NOFILE */
+    uv_prepare_t turn;   /* once a turn: send what became ready */
+    uv_timer_t tick;     /* once a second: idle clients */
+    struct list listeners;
+    struct list clients; /* open ones */
+    struct list ready;   /* clients to look at before the loop sleeps */
+    struct list spare;   /* requests to use again */
+    size_t n_spare;
+    size_t n_clients;
+    size_t n_pending; /* requests under way, those of gone clients too */
+    size_t n_handles; /* handles not closed yet */
+    uint64_t last_id;
+    bool freed;
+    struct log_limit log_accept;
+    struct log_limit log_refused;
+    struct log_limit log_attack;
+    struct log_limit log_output;
+    char *scratch; /* owned: every client reads into it first */
+};
+
+struct listener {
+    struct list node; /* in server->listeners */
+    struct server *server;
+    union server_stream u;
+    bool admin;
+    bool is_unix;
+    char path[ADDRESS_PATH_MAX + 1];
+    int lock_fd; /* -1 none */
+    dev_t dev;   /* of the socket file that we made */
+    ino_t ino;
+};
+
+enum client_state {
+    CLIENT_READING,
+    CLIENT_PAUSED,   /* too much under way or unsent: not read */
+    CLIENT_DRAINING, /* no more requests: send the replies, then close */
+    CLIENT_CLOSED    /* waits for libuv's close callback */
+};
+
+struct client {
+    struct list node;       /* in server->clients */
+    struct list ready_node; /* in server->ready */
+    struct server *server;  /* ref */
+    union server_stream u;
+    enum client_state state;
+    struct session session;
+    struct resp_parser parser;
+    struct buf in;        /* read but not yet a request */
+    struct list requests; /* under way, in order */
+    size_t n_requests;
+    size_t held_bytes; /* replies that wait for an earlier one */
+    struct buf out;    /* replies in order, not yet given to libuv */
+    struct buf sending;
+    uv_write_t write; /* in use while sending is not empty */
+    uint64_t active_ms;
+};
+
+struct request {
+    struct list node;      /* in client->requests or server->spare */
+    struct server *server; /* ref */
+    struct client *client; /* ref; NULL when it has gone */
+    struct buf reply;
+    int proto;
+    bool done;
+    bool close_after;
+};
+
+/* server.c */
+void server_release(struct server *s); /* frees what was the last user's */
+void server_handle_closed(struct server *s);
+
+/* listener.c */
+void listener_close(struct listener *l);
+int listener_port(const struct listener *l); /* TCP only */
+
+/* accept.c */
+void client_accept(struct listener *l);
+
+/* client.c */
+void client_start(struct client *c);
+void client_on_closed(uv_handle_t *handle);
+void client_close(struct client *c);
+/* Look at it before the loop sleeps: send, close, read on. */
+void client_mark_ready(struct client *c);
+void client_turn(struct client *c);
+void client_check_idle(struct client *c);
+/* The replies under way are its last ones. */
+void client_drain(struct client *c);
+
+/* request.c */
+struct request *request_new(struct client *c);
+/* The client goes: unfinished requests live on without it. */
+void request_detach_all(struct client *c);
+void request_free_spare(struct server *s);
+
+#endif
