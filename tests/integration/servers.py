@@ -25,7 +25,8 @@ DAEMON_ROLE = "likesyncd"
 SUPERUSER = "postgres"
 # What systemd, libpq and the tests themselves tell a process by environment:
 # none of it is meant for a server of the bed.
-NOT_INHERITED = re.compile(r"NOTIFY_SOCKET|JOURNAL_STREAM|LISTEN_|PG|LIKESYNCD_")
+NOT_INHERITED = re.compile(
+    r"NOTIFY_SOCKET|JOURNAL_STREAM|LISTEN_|PG|LIKESYNCD_")
 
 
 class Failed(AssertionError):
