@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* One asynchronous connection to Redis that heals itself. redis.c is the only
- * file that names hiredis.
+/* One asynchronous connection to Redis that heals itself. (hiredis itself is
+ * named in redis_link.c only.)
  *
  * Connecting: resolve (uv_getaddrinfo) → connect → AUTH, SELECT, INFO, SCRIPT
  * LOAD of every script → on_up. Lost: every pending call gets REDIS_UNKNOWN,
- * then on_down, then reconnect after a jittered, capped backoff. */
+ * then on_down, then reconnect after a jittered, capped backoff. After NOSCRIPT
+ * and before a reconnect that Redis' answer asks for (REDIS_AWAY), on_down comes
+ * first, and the calls under way still get their own answers. */
 #ifndef ADAPTERS_REDIS_H
 #define ADAPTERS_REDIS_H
 
@@ -14,6 +16,8 @@
 
 #include "base/compiler.h"
 #include "core/address.h"
+#include "core/redis_error.h" /* enum redis_outcome */
+#include "core/redis_info.h"
 
 struct uv_loop_s;
 struct redis;
@@ -24,19 +28,6 @@ struct redis_script {
     const char *name;
     const char *source; /* ref */
     char sha[41];       /* set by the adapter from SCRIPT LOAD's reply */
-};
-
-enum redis_outcome {
-    REDIS_OK,      /* value is the reply */
-    REDIS_ERROR,   /* error reply, text in value: the command was refused or
-                      failed for a reason of its own (ERR, WRONGTYPE, ...) */
-    REDIS_RETRY,   /* not executed, will work soon: NOSCRIPT (scripts are being
-                      loaded again), LOADING, BUSY, MASTERDOWN, TRYAGAIN; send
-                      again, in the original order, after on_up or a pause */
-    REDIS_FULL,    /* not executed: OOM, MISCONF, NOREPLICAS; text in value */
-    REDIS_AWAY,    /* not executed: READONLY, NOAUTH, WRONGPASS, NOPERM; the
-                      connection is being dropped */
-    REDIS_UNKNOWN, /* the connection broke or timed out before the answer */
 };
 
 enum redis_type {
@@ -56,16 +47,6 @@ const char *redis_value_str(const struct redis_value *v, size_t *len_r);
 size_t redis_value_len(const struct redis_value *v);
 const struct redis_value *redis_value_at(const struct redis_value *v, size_t i);
 
-/* What INFO said at connect. */
-struct redis_info {
-    char run_id[48];
-    char replid[48];
-    char version[32];
-    char maxmemory_policy[32];
-    bool is_primary;
-    bool aof_enabled;
-};
-
 struct redis_config {
     struct address address;
     const char *username; /* ref; "" none */
@@ -76,7 +57,8 @@ struct redis_config {
     struct redis_script *scripts; /* ref: array that outlives the connection */
     size_t n_scripts;
     /* Connected and greeted. Return 0 to go on, -1 to drop this connection and
-     * try again later (not a primary, refused policy): the callee logs why. */
+     * try again later (not a primary, refused policy): the callee logs why, and
+     * on_down is not called. Commands may be sent from inside it. */
     int (*on_up)(void *arg, const struct redis_info *info);
     /* on_up was called and the connection is gone, or scripts are being loaded
      * again (then on_up follows). */
@@ -89,14 +71,17 @@ typedef void (*redis_on_reply)(void *arg, enum redis_outcome outcome,
 
 /* Starts connecting. Pointers in config are copied as pointers. */
 struct redis *redis_new(struct uv_loop_s *loop, const struct redis_config *c);
-/* Pending calls get REDIS_UNKNOWN, on_down is not called, memory goes after
- * the last close. */
+/* Pending calls get REDIS_UNKNOWN before this returns, on_down is not called,
+ * memory goes after the last close. May be called from any callback; NULL is
+ * allowed. */
 void redis_free(struct redis *r);
 
 /* Sends one command. 0 queued: exactly one callback follows, never before this
  * returns. Positive, and no callback: */
 #define REDIS_NOT_CONNECTED 1 /* try again after on_up */
 #define REDIS_BUSY          2 /* 4 MiB or 10 000 commands are under way */
+#define REDIS_MAX_BYTES     (4u << 20)
+#define REDIS_MAX_CALLS     10000u
 MUST_CHECK int redis_call(struct redis *r, int argc, const char *const *argv,
                           const size_t *len, redis_on_reply cb, void *arg);
 /* EVALSHA script 0 argv...: the same results. argv and its bytes are copied
@@ -106,10 +91,10 @@ MUST_CHECK int redis_script(struct redis *r, const struct redis_script *s,
                             const size_t *len, redis_on_reply cb, void *arg);
 
 bool redis_is_up(const struct redis *r);
-/* For status lines: "connected", "refused, retry in 2 s", ... */
+/* For status lines: "connected", "lost: …, retry in 200 ms", ... */
 const char *redis_state_text(const struct redis *r);
 uint64_t redis_reconnects(const struct redis *r);
-/* Commands under way. */
+/* Commands under way, our own included. */
 size_t redis_in_flight(const struct redis *r);
 
 #endif
