@@ -28,9 +28,12 @@ int num_parse_u64(const char *s, size_t len, uint64_t *v_r)
 
 int num_parse_i64(const char *s, size_t len, int64_t *v_r)
 {
-    size_t sign = len && s[0] == '-';
+    size_t sign;
     uint64_t u;
 
+    if (!len)
+        return -1;
+    sign = s[0] == '-';
     if (num_parse_u64(s + sign, len - sign, &u) < 0)
         return -1;
     if (u > (uint64_t)INT64_MAX + sign)
