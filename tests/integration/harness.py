@@ -32,7 +32,7 @@ import urllib.request
 import psycopg2
 import redis as redis_py
 
-from servers import (ROOT, Database, Failed, Postgres, Redis, Server, initdb,
+from servers import (ROOT, Failed, Postgres, Redis, Server, initdb,
                      resp_client, run_status, unprivileged_user, wait_for)
 
 BUILD = pathlib.Path(os.environ.get("LIKESYNCD_BUILD", ROOT / "build-test"))
@@ -111,6 +111,9 @@ class Daemon(Server):
                                 + os.environ.get("UBSAN_OPTIONS", "")}
         if fault:
             env["LIKESYNCD_FAULT"] = fault
+        if not (BUILD / "likesyncd").exists():
+            raise Failed(f"{BUILD}/likesyncd is not built: see tests/run.sh,"
+                         " or set LIKESYNCD_BUILD")
         self.spawn([BUILD / "likesyncd", "-c", self.config], env=env)
         if wait:
             self.wait_up(getattr(self, wait))

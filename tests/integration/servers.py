@@ -117,6 +117,7 @@ def run(command, cwd=None):
 class Server:
     """A process of the bed, its log, and the signals it is sent."""
 
+    stop_signal = signal.SIGTERM
     death_signal = "KILL"
 
     def __init__(self, bed, kind):
@@ -195,7 +196,7 @@ class Server:
         if not self.running():
             return
         self.process.send_signal(signal.SIGCONT)
-        self.process.terminate()
+        self.process.send_signal(self.stop_signal)
         try:
             self.process.wait(15)
         except subprocess.TimeoutExpired:
@@ -260,6 +261,7 @@ class Redis(Server):
 class Postgres(Server):
     """A PostgreSQL cluster on a unix socket, without TCP."""
 
+    stop_signal = signal.SIGINT
     # Ends at once and leaves no shared memory, unlike KILL.
     death_signal = "QUIT"
     STOP_SIGNALS = {"smart": signal.SIGTERM, "fast": signal.SIGINT,
