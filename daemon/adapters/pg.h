@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* A small pool of asynchronous PostgreSQL connections that heal themselves.
- * pg.c is the only file that names libpq.
+ * pg.c is the only file that names libpq; pg_pool.c holds the queue.
  *
  * A job is a list of statements, sent in one pipeline (libpq pipeline mode,
  * unnamed statements: works through PgBouncer in transaction mode). With
@@ -18,9 +18,12 @@
 #include "base/compiler.h"
 #include "core/sqlstate.h"
 
+struct buf;
 struct uv_loop_s;
 struct pg;
 struct pg_result;
+
+#define PG_MAX_PARAMS 32
 
 /* Binary parameter. data NULL is NULL. */
 struct pg_param {
@@ -32,7 +35,7 @@ struct pg_param {
 struct pg_stmt {
     const char *sql;               /* ref */
     const struct pg_param *params; /* ref */
-    int n_params;
+    int n_params;                  /* at most PG_MAX_PARAMS */
 };
 
 /* Lookups go first and, with two connections or more, one of them is kept free
@@ -47,6 +50,8 @@ enum pg_outcome {
     PG_AWAY,    /* never sent */
 };
 
+/* result is NULL for PG_AWAY and may be NULL for PG_UNKNOWN; the functions that
+ * read it allow that. The callback may submit again and may call pg_free(). */
 typedef void (*pg_on_done)(void *arg, enum pg_outcome outcome,
                            const struct pg_result *result);
 
@@ -65,7 +70,8 @@ struct pg_config {
     int connections;
     unsigned connect_timeout_ms;
     unsigned lock_timeout_ms; /* SET LOCAL lock_timeout in transactions */
-    /* Run once on each new connection, before any job. */
+    /* Run once on each new connection, before any job. sql NULL: no check. When
+     * it fails, that counts as a refusal. */
     struct pg_stmt check;
     /* Judges its result: 0, or -1 with a message in why (at most size bytes)
      * that says what to run; then the connection is closed and tried again
@@ -77,8 +83,16 @@ struct pg_config {
     void *arg;
 };
 
+/* Whether it can be understood; no connection is made. 0, or -1 with the
+ * reason appended to why. */
+MUST_CHECK int pg_check_conninfo(const char *conninfo, struct buf *why);
+
+/* conninfo and check must live as long as the pool. A host name in conninfo is
+ * resolved without blocking; one that comes from a service file or from PGHOST
+ * is left to libpq, which blocks. Callbacks come from the loop only. */
 struct pg *pg_new(struct uv_loop_s *loop, const struct pg_config *c);
-/* Jobs not yet answered get PG_AWAY or PG_UNKNOWN; on_down is not called. */
+/* Jobs not yet answered get PG_AWAY or PG_UNKNOWN before this returns; on_down
+ * is not called. May be called from any of the callbacks. */
 void pg_free(struct pg *p);
 
 /* 0 and exactly one callback, never before this returns; or, without callback: */
@@ -88,7 +102,10 @@ MUST_CHECK int pg_submit(struct pg *p, enum pg_lane lane,
                          const struct pg_job *job);
 
 bool pg_is_up(const struct pg *p);
+/* For status lines: "connected (2 of 2)", "refused: ..., retry in 2 s"; valid
+ * until the next call. */
 const char *pg_state_text(const struct pg *p);
+/* How often a connection was made anew after it was lost. */
 uint64_t pg_reconnects(const struct pg *p);
 
 /* Results, valid during the callback. Binary format. Statement numbers are

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: MIT */
+/* Resolves the hosts of a conninfo one after the other. */
+#include "adapters/pg_hosts.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "adapters/resolve.h"
+#include "base/mem.h"
+
+static void next(struct pg_hosts *h);
+
+static void add(struct pg_hosts *h, const char *address)
+{
+    if (h->n++ > 0) {
+        buf_putc(&h->host, ',');
+        buf_putc(&h->hostaddr, ',');
+        buf_putc(&h->port, ',');
+    }
+    buf_append(&h->host, h->name_next, strcspn(h->name_next, ","));
+    buf_puts(&h->hostaddr, address);
+    buf_append(&h->port, h->port_next, strcspn(h->port_next, ","));
+}
+
+/* On to the next name; a single port stands for all of them. */
+static void advance(struct pg_hosts *h)
+{
+    const char *comma = strchr(h->name_next, ',');
+    const char *port_comma = strchr(h->port_next, ',');
+
+    h->name_next = comma ? comma + 1 : NULL;
+    if (port_comma)
+        h->port_next = port_comma + 1;
+}
+
+static void on_resolved(void *arg, const struct resolve_result *result)
+{
+    struct pg_hosts *h = arg;
+
+    h->lookup = NULL;
+    for (size_t i = 0; i < result->n; i++)
+        add(h, result->addresses[i]);
+    if (result->n == 0)
+        snprintf(h->why, sizeof(h->why), "%.*s: %s",
+                 (int)strcspn(h->name_next, ","), h->name_next, result->why);
+    advance(h);
+    next(h);
+}
+
+static void lookup(struct pg_hosts *h)
+{
+    char *name = mem_strndup(h->name_next, strcspn(h->name_next, ","));
+
+    h->lookup = resolve_start(h->loop, name, 0, h->timeout_ms, on_resolved, h);
+    free(name);
+}
+
+static void next(struct pg_hosts *h)
+{
+    while (h->name_next) {
+        /* Empty, a directory or an abstract socket: nothing to look up. */
+        if (!strchr(",/@", *h->name_next)) {
+            lookup(h);
+            return;
+        }
+        add(h, "");
+        advance(h);
+    }
+    if (h->n == 0) {
+        h->cb(h->arg, h->why);
+        return;
+    }
+    buf_cstr(&h->host);
+    buf_cstr(&h->hostaddr);
+    buf_cstr(&h->port);
+    h->cb(h->arg, NULL);
+}
+
+void pg_hosts_start(struct pg_hosts *h, struct uv_loop_s *loop,
+                    const char *names, const char *ports, unsigned timeout_ms,
+                    pg_hosts_cb cb, void *arg)
+{
+    memset(h, 0, sizeof(*h));
+    h->loop = loop;
+    h->cb = cb;
+    h->arg = arg;
+    h->timeout_ms = timeout_ms;
+    h->names = mem_strdup(names);
+    h->ports = mem_strdup(ports ? ports : "");
+    h->name_next = h->names;
+    h->port_next = h->ports;
+    next(h);
+}
+
+void pg_hosts_cancel(struct pg_hosts *h)
+{
+    resolve_cancel(h->lookup);
+    free(h->names);
+    free(h->ports);
+    buf_free(&h->host);
+    buf_free(&h->hostaddr);
+    buf_free(&h->port);
+    memset(h, 0, sizeof(*h));
+}
