@@ -68,11 +68,13 @@ static inline void list_splice_back(struct list *head, struct list *from)
 }
 
 #define LIST_ENTRY(node, type, member) CONTAINER_OF(node, type, member)
+/* NOLINTBEGIN(bugprone-macro-parentheses): `it` is declared here */
 #define LIST_FOREACH(it, head)                                                 \
     for (struct list *it = (head)->next; it != (head); it = it->next)
 /* The current node may be removed and freed inside the loop. */
 #define LIST_FOREACH_SAFE(it, head)                                            \
     for (struct list *it = (head)->next, *it##_next = it->next; it != (head);  \
          it = it##_next, it##_next = it->next)
+/* NOLINTEND(bugprone-macro-parentheses) */
 
 #endif
