@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -184,12 +185,14 @@ static inline void peer_connect(struct peer *p, struct fixture *f, int index)
 {
     struct sockaddr_in in = {.sin_family = AF_INET,
                              .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    int on = 1;
 
     *p = (struct peer){.f = f};
     in.sin_port = htons((uint16_t)server_port(f->server, index));
     p->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     assert_true(p->fd >= 0);
     assert_int_equal(connect(p->fd, (struct sockaddr *)&in, sizeof(in)), 0);
+    setsockopt(p->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     assert_true(fcntl(p->fd, F_SETFL, O_NONBLOCK) == 0);
 }
 
@@ -226,9 +229,13 @@ static inline uint64_t deadline_us(void)
 
 /* Turns the loop until the condition holds, at most 20 s. */
 #define PUMP_UNTIL(f, condition)                                               \
-    for (uint64_t end_us = deadline_us(); !(condition); fixture_turn(f)) {     \
+    for (uint64_t end_us = deadline_us();;) {                                  \
+        fixture_turn(f);                                                       \
+        if (condition)                                                         \
+            break;                                                             \
         if (clock_monotonic_us() > end_us)                                     \
             fail_msg("never: %s", #condition);                                 \
+        poll(NULL, 0, 1);                                                      \
     }
 
 static inline void peer_pump(struct peer *p)
