@@ -165,7 +165,7 @@ static void close_all(struct pg_conn *c)
     c->state = CONN_CLOSED;
 }
 
-/* `why` NULL: ask libpq. */
+/* `why` NULL or "": ask libpq. */
 static void lose(struct pg_conn *c, const char *why)
 {
     char message[MESSAGE_MAX], sqlstate[6] = "";
@@ -174,7 +174,8 @@ static void lose(struct pg_conn *c, const char *why)
                            .outcome = c->run.outcome,
                            .result = c->run.result};
 
-    pg_text_line(message, sizeof(message), why ? why : PQerrorMessage(c->pg));
+    pg_text_line(message, sizeof(message),
+                 why && *why ? why : PQerrorMessage(c->pg));
     if (!message[0])
         snprintf(message, sizeof(message), "the connection broke");
     if (c->state == CONN_CONNECTING)
@@ -344,13 +345,17 @@ int pg_check_conninfo(const char *conninfo, struct buf *why)
 
 /* ---- reading ---- */
 
-/* The first error is the cause, those behind it follow from it. */
-static void keep_error(struct pg_result *r, const PGresult *res)
+/* The first error is the cause, those behind it follow from it; one that comes
+ * after COMMIT was answered is the connection's, not the run's. On a broken
+ * connection libpq makes up errors of its own; those have no SQLSTATE. */
+static void keep_error(struct pg_conn *c, const PGresult *res)
 {
+    struct pg_result *r = c->run.result;
     const char *code = PQresultErrorField(res, PG_DIAG_SQLSTATE);
     const char *text = PQresultErrorField(res, PG_DIAG_MESSAGE_PRIMARY);
 
-    if (r->message[0])
+    if (r->message[0] || c->run.outcome == PG_DONE ||
+        (!code && PQstatus(c->pg) != CONNECTION_OK))
         return;
     snprintf(r->sqlstate, sizeof(r->sqlstate), "%s", code ? code : "");
     pg_text_line(r->message, sizeof(r->message),
@@ -396,17 +401,26 @@ static void on_sync(struct pg_conn *c)
 /* Takes res. */
 static void on_result(struct pg_conn *c, PGresult *res)
 {
-    ExecStatusType status = PQresultStatus(res);
+    bool of_run = c->state == CONN_RUNNING; /* else ROLLBACK's */
 
-    if (status == PGRES_PIPELINE_SYNC)
+    switch (PQresultStatus(res)) {
+    case PGRES_PIPELINE_SYNC:
         on_sync(c);
-    else if (c->state == CONN_RUNNING &&
-             (status == PGRES_TUPLES_OK || status == PGRES_COMMAND_OK ||
-              status == PGRES_EMPTY_QUERY)) {
-        keep_success(&c->run, res);
-        return;
-    } else if (c->state == CONN_RUNNING && status != PGRES_PIPELINE_ABORTED)
-        keep_error(c->run.result, res);
+        break;
+    case PGRES_TUPLES_OK:
+    case PGRES_COMMAND_OK:
+    case PGRES_EMPTY_QUERY:
+        if (of_run) {
+            keep_success(&c->run, res);
+            return;
+        }
+        break;
+    case PGRES_PIPELINE_ABORTED:
+        break;
+    default:
+        if (of_run)
+            keep_error(c, res);
+    }
     PQclear(res);
 }
 
@@ -545,14 +559,21 @@ static void end_run(struct pg_conn *c)
 
 static void run_step(struct pg_conn *c)
 {
+    char broken[MESSAGE_MAX] = "";
     bool whole = PQconsumeInput(c->pg) == 1;
 
-    if (!read_results(c) || !whole || PQstatus(c->pg) != CONNECTION_OK)
-        lose(c, NULL);
-    else if (c->state != CONN_IDLE && c->run.synced)
+    if (!whole) /* before reading on makes libpq add to it */
+        pg_text_line(broken, sizeof(broken), PQerrorMessage(c->pg));
+    if (!read_results(c) || !whole || PQstatus(c->pg) != CONNECTION_OK) {
+        /* What the server said before it closed says more than libpq. */
+        if (c->run.outcome == PG_UNKNOWN && pg_result_message(c->run.result)[0])
+            pg_text_line(broken, sizeof(broken), c->run.result->message);
+        lose(c, broken);
+    } else if (c->state != CONN_IDLE && c->run.synced) {
         end_run(c);
-    else
+    } else {
         flush_and_watch(c);
+    }
 }
 
 /* An error status says only that the socket has something to tell: libpq finds

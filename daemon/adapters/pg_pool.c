@@ -257,12 +257,16 @@ static void report(struct pg *p, const char *what, const char *why, unsigned ms)
     uint64_t held;
 
     if (strcmp(why, p->why) != 0)
-        p->why_limit.last_ms = 0;
+        p->why_limit = (struct log_limit){.held = 0};
     snprintf(p->why, sizeof(p->why), "%s", why);
     p->what = what;
-    if (log_allow(&p->why_limit, REPEAT_LOG_MS, &held))
-        log_warn("pg", "%s: %s (retry in %u ms, %llu more such)", what, why, ms,
+    if (!log_allow(&p->why_limit, REPEAT_LOG_MS, &held))
+        return;
+    if (held > 0)
+        log_warn("pg", "%s: %s (%llu times more since)", what, why,
                  (unsigned long long)held);
+    else
+        log_warn("pg", "%s: %s, retry in %u ms", what, why, ms);
 }
 
 static void slot_retry(struct slot *s, const struct pg_loss *loss, bool was_up)
