@@ -24,6 +24,8 @@ struct http_route {
 struct http *http_new(struct uv_loop_s *loop, const struct address *a,
                       const struct http_route *routes, size_t n_routes,
                       void *arg, struct buf *why);
-void http_free(struct http *h);
+void http_free(struct http *h); /* NULL is allowed */
+/* The port it listens on (the address may have asked for any, 0); -1 unknown. */
+int http_port(const struct http *h);
 
 #endif

@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: MIT */
+/* The HTTP server, and the only file that names libmicrohttpd.
+ *
+ * The library keeps its sockets in an epoll descriptor of its own; the loop
+ * watches that one and calls MHD_run() when it is readable or when the library
+ * asks for a call after some time. */
+#include "adapters/http.h"
+
+#include <errno.h>
+#include <microhttpd.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <uv.h>
+
+#include "adapters/timer.h"
+#include "base/log.h"
+#include "base/mem.h"
+
+#define MAX_CONNECTIONS 64u
+#define IDLE_TIMEOUT_S  10u
+#define BACKLOG         64
+#define LOG_INTERVAL_MS 10000
+
+struct http {
+    struct MHD_Daemon *daemon; /* owned */
+    int listen_fd;             /* the library's */
+    uv_poll_t poll;
+    struct timer *timer;             /* owned */
+    const struct http_route *routes; /* ref */
+    size_t n_routes;
+    void *arg; /* ref */
+    struct log_limit log_limit;
+};
+
+/* ---- answering ---- */
+
+static enum MHD_Result respond(struct MHD_Connection *connection, int status,
+                               const char *content_type, struct buf *body)
+{
+    struct MHD_Response *r = MHD_create_response_from_buffer(
+        body->len, body->data, MHD_RESPMEM_MUST_COPY);
+    enum MHD_Result rc;
+
+    if (!r)
+        return MHD_NO;
+    MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_TYPE, content_type);
+    MHD_add_response_header(r, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
+    if (status == MHD_HTTP_METHOD_NOT_ALLOWED)
+        MHD_add_response_header(r, MHD_HTTP_HEADER_ALLOW, "GET, HEAD");
+    rc = MHD_queue_response(connection, (unsigned)status, r);
+    MHD_destroy_response(r);
+    return rc;
+}
+
+static enum MHD_Result respond_text(struct MHD_Connection *connection,
+                                    int status, const char *text)
+{
+    struct buf body = {0};
+    enum MHD_Result rc;
+
+    buf_puts(&body, text);
+    rc = respond(connection, status, "text/plain; charset=utf-8", &body);
+    buf_free(&body);
+    return rc;
+}
+
+static const struct http_route *find_route(const struct http *h,
+                                           const char *path)
+{
+    for (size_t i = 0; i < h->n_routes; i++) {
+        if (strcmp(h->routes[i].path, path) == 0)
+            return &h->routes[i];
+    }
+    return NULL;
+}
+
+static enum MHD_Result respond_route(const struct http *h,
+                                     struct MHD_Connection *connection,
+                                     const struct http_route *route)
+{
+    struct buf body = {0};
+    int status = route->render(h->arg, &body);
+    enum MHD_Result rc =
+        respond(connection, status, route->content_type, &body);
+
+    buf_free(&body);
+    return rc;
+}
+
+/* Called once with the headers and again for the answer. An answer to the first
+ * call makes the library close the connection after it: right for what may
+ * have a body that nobody wants, wrong for GET. */
+static enum MHD_Result on_request(void *cls, struct MHD_Connection *connection,
+                                  const char *url, const char *method,
+                                  const char *version, const char *upload_data,
+                                  size_t *upload_data_size, void **state)
+{
+    static char headers_seen;
+    const struct http *h = cls;
+    const struct http_route *route;
+
+    (void)version;
+    (void)upload_data;
+    if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 &&
+        strcmp(method, MHD_HTTP_METHOD_HEAD) != 0)
+        return respond_text(connection, MHD_HTTP_METHOD_NOT_ALLOWED,
+                            "only GET and HEAD\n");
+    if (*state != &headers_seen) {
+        *state = &headers_seen;
+        return MHD_YES;
+    }
+    if (*upload_data_size > 0) {
+        *upload_data_size = 0;
+        return MHD_YES;
+    }
+    route = find_route(h, url);
+    if (!route)
+        return respond_text(connection, MHD_HTTP_NOT_FOUND, "not found\n");
+    return respond_route(h, connection, route);
+}
+
+/* ---- the loop ---- */
+
+static bool is_full(const struct http *h)
+{
+    const union MHD_DaemonInfo *info =
+        MHD_get_daemon_info(h->daemon, MHD_DAEMON_INFO_CURRENT_CONNECTIONS);
+
+    return info && info->num_connections >= MAX_CONNECTIONS;
+}
+
+/* At its limit the library stops watching the listener, and it looks whether
+ * there is room again only when MHD_run() begins: without one more call,
+ * nobody would get in after that. */
+static void run(struct http *h)
+{
+    bool was_full = is_full(h);
+    unsigned long long ms;
+
+    MHD_run(h->daemon);
+    if (was_full && !is_full(h))
+        MHD_run(h->daemon);
+    if (MHD_get_timeout(h->daemon, &ms) == MHD_YES)
+        timer_start(h->timer, ms, 0);
+    else
+        timer_stop(h->timer);
+}
+
+static void on_poll(uv_poll_t *poll, int status, int events)
+{
+    (void)status; /* the library finds out what its sockets have */
+    (void)events;
+    run(poll->data);
+}
+
+static void on_timer(void *arg)
+{
+    run(arg);
+}
+
+static void on_log(void *cls, const char *fmt, va_list args) PRINTF_LIKE(2, 0);
+
+static void on_log(void *cls, const char *fmt, va_list args)
+{
+    struct http *h = cls;
+    uint64_t held;
+    char text[256];
+
+    if (!log_allow(&h->log_limit, LOG_INTERVAL_MS, &held))
+        return;
+    vsnprintf(text, sizeof(text), fmt, args);
+    text[strcspn(text, "\r\n")] = '\0';
+    log_info("http", "%s (%llu more since the last such line)", text,
+             (unsigned long long)held);
+}
+
+/* ---- starting and stopping ---- */
+
+/* No names but `localhost`: looking one up may block. */
+static int resolve(const struct address *a, struct addrinfo **list_r,
+                   struct buf *why)
+{
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM,
+                             .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV};
+    const char *host =
+        strcmp(a->host, "localhost") == 0 ? "127.0.0.1" : a->host;
+    char port[16];
+    int rc;
+
+    if (a->kind != ADDRESS_TCP) {
+        buf_puts(why, "HTTP listens on TCP only");
+        return -1;
+    }
+    snprintf(port, sizeof(port), "%d", a->port);
+    rc = getaddrinfo(host, port, &hints, list_r);
+    if (rc != 0) {
+        buf_printf(why, "%s: %s (expected an address or localhost)", a->host,
+                   gai_strerror(rc));
+        return -1;
+    }
+    return 0;
+}
+
+static int open_listener(const struct addrinfo *ai)
+{
+    int fd =
+        socket(ai->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int on = 1;
+    int err;
+
+    if (fd < 0)
+        return -1;
+    if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) == 0 &&
+        bind(fd, ai->ai_addr, ai->ai_addrlen) == 0 && listen(fd, BACKLOG) == 0)
+        return fd;
+    err = errno;
+    close(fd);
+    errno = err;
+    return -1;
+}
+
+static int listen_on(const struct address *a, struct buf *why)
+{
+    struct addrinfo *list;
+    int fd;
+
+    if (resolve(a, &list, why) < 0)
+        return -1;
+    fd = open_listener(list);
+    if (fd < 0)
+        buf_printf(why, "%s port %d: %s", a->host, a->port, strerror(errno));
+    freeaddrinfo(list);
+    return fd;
+}
+
+static struct MHD_Daemon *start_daemon(struct http *h)
+{
+    return MHD_start_daemon(
+        MHD_USE_EPOLL | MHD_USE_ERROR_LOG, 0, NULL, NULL, on_request, h,
+        MHD_OPTION_EXTERNAL_LOGGER, on_log, h, MHD_OPTION_LISTEN_SOCKET,
+        h->listen_fd, MHD_OPTION_CONNECTION_LIMIT, MAX_CONNECTIONS,
+        MHD_OPTION_CONNECTION_TIMEOUT, IDLE_TIMEOUT_S, MHD_OPTION_END);
+}
+
+struct http *http_new(struct uv_loop_s *loop, const struct address *a,
+                      const struct http_route *routes, size_t n_routes,
+                      void *arg, struct buf *why)
+{
+    struct http *h = mem_zalloc(sizeof(*h));
+    const union MHD_DaemonInfo *info;
+
+    h->routes = routes;
+    h->n_routes = n_routes;
+    h->arg = arg;
+    h->listen_fd = listen_on(a, why);
+    if (h->listen_fd < 0) {
+        free(h);
+        return NULL;
+    }
+    h->daemon = start_daemon(h);
+    if (!h->daemon) {
+        buf_puts(why, "libmicrohttpd does not start");
+        free(h);
+        return NULL;
+    }
+    info = MHD_get_daemon_info(h->daemon, MHD_DAEMON_INFO_EPOLL_FD);
+    h->timer = timer_new(loop, on_timer, h);
+    uv_poll_init(loop, &h->poll, info->epoll_fd);
+    h->poll.data = h;
+    uv_poll_start(&h->poll, UV_READABLE, on_poll);
+    return h;
+}
+
+int http_port(const struct http *h)
+{
+    struct sockaddr_storage ss;
+    socklen_t len = sizeof(ss);
+
+    if (getsockname(h->listen_fd, (struct sockaddr *)&ss, &len) < 0)
+        return -1;
+    if (ss.ss_family == AF_INET6)
+        return ntohs(((struct sockaddr_in6 *)&ss)->sin6_port);
+    return ntohs(((struct sockaddr_in *)&ss)->sin_port);
+}
+
+static void on_closed(uv_handle_t *handle)
+{
+    free(handle->data);
+}
+
+void http_free(struct http *h)
+{
+    if (!h)
+        return;
+    /* libuv aborts when a descriptor that it watches is closed. */
+    uv_poll_stop(&h->poll);
+    MHD_stop_daemon(h->daemon);
+    timer_free(h->timer);
+    uv_close((uv_handle_t *)&h->poll, on_closed);
+}

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: MIT */
+/* Messages to the service manager; the only file that names libsystemd. */
+#include "adapters/notify.h"
+
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <systemd/sd-daemon.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+
+#define STATUS_MAX      256
+#define LOG_INTERVAL_MS 60000
+
+static void send_state(const char *state)
+{
+    static struct log_limit limit;
+    int rc = sd_notify(0, state);
+    uint64_t held;
+
+    if (rc < 0 && log_allow(&limit, LOG_INTERVAL_MS, &held))
+        log_warn("notify", "service manager not told: %s", strerror(-rc));
+}
+
+void notify_ready(void)
+{
+    send_state("READY=1");
+}
+
+void notify_reloading(void)
+{
+    char state[64];
+
+    snprintf(state, sizeof(state), "RELOADING=1\nMONOTONIC_USEC=%llu",
+             (unsigned long long)clock_monotonic_us());
+    send_state(state);
+}
+
+void notify_stopping(void)
+{
+    send_state("STOPPING=1");
+}
+
+/* A newline would start another assignment. */
+void notify_status(const char *fmt, ...)
+{
+    static const char name[] = "STATUS=";
+    char state[sizeof(name) + STATUS_MAX];
+    va_list args;
+
+    memcpy(state, name, sizeof(name));
+    va_start(args, fmt);
+    vsnprintf(state + sizeof(name) - 1, STATUS_MAX, fmt, args);
+    va_end(args);
+    for (char *c = state; *c; c++) {
+        if (*c == '\n')
+            *c = ' ';
+    }
+    send_state(state);
+}
+
+void notify_watchdog(void)
+{
+    send_state("WATCHDOG=1");
+}
+
+unsigned notify_watchdog_ms(void)
+{
+    uint64_t us;
+    uint64_t half_ms;
+
+    if (sd_watchdog_enabled(0, &us) <= 0)
+        return 0;
+    half_ms = us / 2000;
+    if (half_ms == 0)
+        return 1;
+    return half_ms > UINT32_MAX ? UINT32_MAX : (unsigned)half_ms;
+}

@@ -1,0 +1,348 @@
+/* SPDX-License-Identifier: MIT */
+/* The HTTP server on a real loop, asked by a plain socket of the same thread. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <uv.h>
+
+#include "adapters/http.h"
+#include "base/clock.h"
+#include "base/mem.h"
+
+#define DEADLINE_US 20000000
+#define BIG_BYTES   300000
+
+struct fixture {
+    uv_loop_t loop;
+    struct http *http;
+    int n_rendered;
+};
+
+static int render_hello(void *arg, struct buf *body)
+{
+    struct fixture *f = arg;
+
+    f->n_rendered++;
+    buf_puts(body, "hello\n");
+    return 200;
+}
+
+static int render_ill(void *arg, struct buf *body)
+{
+    (void)arg;
+    buf_puts(body, "redis: away\n");
+    return 503;
+}
+
+static int render_big(void *arg, struct buf *body)
+{
+    (void)arg;
+    memset(buf_reserve(body, BIG_BYTES), 'x', BIG_BYTES);
+    body->len += BIG_BYTES;
+    return 200;
+}
+
+static int render_nothing(void *arg, struct buf *body)
+{
+    (void)arg;
+    (void)body;
+    return 200;
+}
+
+static const struct http_route routes[] = {
+    {"/hello", "text/x-hello", render_hello},
+    {"/ill", "text/plain", render_ill},
+    {"/big", "text/plain", render_big},
+    {"/nothing", "text/plain", render_nothing},
+};
+
+static int setup(void **state)
+{
+    struct fixture *f = mem_zalloc(sizeof(*f));
+    struct address a = {.kind = ADDRESS_TCP, .host = "localhost"};
+    struct buf why = {0};
+
+    assert_int_equal(uv_loop_init(&f->loop), 0);
+    f->http = http_new(&f->loop, &a, routes, ARRAY_LEN(routes), f, &why);
+    if (!f->http)
+        fail_msg("%s", buf_cstr(&why));
+    *state = f;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct fixture *f = *state;
+
+    http_free(f->http);
+    uv_run(&f->loop, UV_RUN_DEFAULT);
+    assert_int_equal(uv_loop_close(&f->loop), 0);
+    free(f);
+    return 0;
+}
+
+static int client_connect(const struct fixture *f)
+{
+    struct sockaddr_in in = {.sin_family = AF_INET,
+                             .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    in.sin_port = htons((uint16_t)http_port(f->http));
+    assert_true(fd >= 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&in, sizeof(in)), 0);
+    fcntl(fd, F_SETFL, O_NONBLOCK);
+    return fd;
+}
+
+/* Header and body are there as far as Content-Length says. */
+static bool is_whole(struct buf *b, bool head)
+{
+    const char *text = buf_cstr(b);
+    const char *end = strstr(text, "\r\n\r\n");
+    const char *length = strcasestr(text, "\r\nContent-Length: ");
+
+    if (!end)
+        return false;
+    if (head || !length)
+        return true;
+    return b->len - (size_t)(end + 4 - text) >=
+           strtoul(length + strlen("\r\nContent-Length: "), NULL, 10);
+}
+
+static void exchange(struct fixture *f, int fd, const char *request,
+                     struct buf *answer)
+{
+    uint64_t end_us = clock_monotonic_us() + DEADLINE_US;
+    bool head = strncmp(request, "HEAD", 4) == 0;
+    struct pollfd pfd = {.fd = fd, .events = POLLIN};
+    ssize_t n = -1;
+
+    buf_clear(answer, SIZE_MAX);
+    assert_int_equal(write(fd, request, strlen(request)), strlen(request));
+    while (n != 0 && !is_whole(answer, head)) {
+        assert_true(clock_monotonic_us() < end_us);
+        uv_run(&f->loop, UV_RUN_NOWAIT);
+        n = read(fd, buf_reserve(answer, 65536), 65536);
+        if (n > 0)
+            answer->len += (size_t)n;
+        else
+            poll(&pfd, 1, 1);
+    }
+}
+
+static void check(struct fixture *f, const char *request, const char *status,
+                  const char *holds, const char *body)
+{
+    struct buf answer = {0};
+    int fd = client_connect(f);
+    const char *text;
+
+    exchange(f, fd, request, &answer);
+    text = buf_cstr(&answer);
+    if (strncmp(text, status, strlen(status)) != 0 || !strstr(text, holds))
+        fail_msg("%s: %s", request, text);
+    assert_non_null(strstr(text, "\r\nCache-Control: no-store\r\n"));
+    assert_string_equal(strstr(text, "\r\n\r\n") + 4, body);
+    close(fd);
+    buf_free(&answer);
+}
+
+#define HOST " HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+static void test_routes(void **state)
+{
+    check(*state, "GET /hello" HOST, "HTTP/1.1 200 ",
+          "\r\nContent-Type: text/x-hello\r\n", "hello\n");
+    check(*state, "GET /hello?x=1" HOST, "HTTP/1.1 200 ", "", "hello\n");
+    check(*state, "GET /ill" HOST, "HTTP/1.1 503 ", "", "redis: away\n");
+    check(*state, "GET /nothing" HOST, "HTTP/1.1 200 ",
+          "\r\nContent-Length: 0\r\n", "");
+    check(*state, "GET /hello/" HOST, "HTTP/1.1 404 ", "", "not found\n");
+    check(*state, "GET /" HOST, "HTTP/1.1 404 ", "", "not found\n");
+}
+
+static void test_head_has_no_body(void **state)
+{
+    check(*state, "HEAD /hello" HOST, "HTTP/1.1 200 ",
+          "\r\nContent-Length: 6\r\n", "");
+}
+
+static void test_other_methods(void **state)
+{
+    const struct fixture *f = *state;
+
+    check(*state,
+          "POST /hello HTTP/1.1\r\nHost: localhost\r\n"
+          "Content-Length: 4\r\n\r\nabcd",
+          "HTTP/1.1 405 ", "\r\nAllow: GET, HEAD\r\n", "only GET and HEAD\n");
+    check(*state, "DELETE /hello" HOST, "HTTP/1.1 405 ", "",
+          "only GET and HEAD\n");
+    assert_int_equal(f->n_rendered, 0);
+}
+
+static void test_keep_alive_and_large_bodies(void **state)
+{
+    struct fixture *f = *state;
+    struct buf answer = {0};
+    int fd = client_connect(f);
+
+    for (int i = 0; i < 3; i++) {
+        exchange(f, fd, "GET /big" HOST, &answer);
+        assert_true(answer.len > BIG_BYTES);
+        exchange(f, fd, "GET /hello" HOST, &answer);
+        assert_non_null(strstr(buf_cstr(&answer), "\r\n\r\nhello\n"));
+    }
+    assert_int_equal(f->n_rendered, 3);
+    close(fd);
+    buf_free(&answer);
+}
+
+static void count_turn(uv_prepare_t *prepare)
+{
+    int *turns = prepare->data;
+
+    ++*turns;
+}
+
+static void stop_loop(uv_timer_t *timer)
+{
+    uv_stop(timer->loop);
+}
+
+static int turns_within(struct fixture *f, unsigned ms)
+{
+    uv_prepare_t prepare;
+    uv_timer_t timer;
+    int turns = 0;
+
+    uv_prepare_init(&f->loop, &prepare);
+    prepare.data = &turns;
+    uv_prepare_start(&prepare, count_turn);
+    uv_timer_init(&f->loop, &timer);
+    uv_timer_start(&timer, stop_loop, ms, 0);
+    uv_run(&f->loop, UV_RUN_DEFAULT);
+    uv_close((uv_handle_t *)&prepare, NULL);
+    uv_close((uv_handle_t *)&timer, NULL);
+    uv_run(&f->loop, UV_RUN_NOWAIT);
+    return turns;
+}
+
+/* More than it takes, all silent: the loop sleeps, and a place that comes free
+ * is used. */
+static void test_connection_limit(void **state)
+{
+    struct fixture *f = *state;
+    struct buf answer = {0};
+    int fds[80];
+
+    for (size_t i = 0; i < ARRAY_LEN(fds); i++) {
+        fds[i] = client_connect(f);
+        uv_run(&f->loop, UV_RUN_NOWAIT);
+    }
+    turns_within(f, 50);
+    assert_true(turns_within(f, 200) < 50);
+    exchange(f, fds[0], "GET /hello" HOST, &answer);
+    assert_non_null(strstr(buf_cstr(&answer), "\r\n\r\nhello\n"));
+    for (size_t i = 0; i + 1 < ARRAY_LEN(fds); i++)
+        close(fds[i]);
+    exchange(f, fds[ARRAY_LEN(fds) - 1], "GET /hello" HOST, &answer);
+    assert_non_null(strstr(buf_cstr(&answer), "\r\n\r\nhello\n"));
+    close(fds[ARRAY_LEN(fds) - 1]);
+    buf_free(&answer);
+}
+
+/* A request that never ends does not keep its place for ever. */
+static void test_silent_client_is_closed(void **state)
+{
+    struct fixture *f = *state;
+    uint64_t end_us = clock_monotonic_us() + DEADLINE_US;
+    int fd = client_connect(f);
+    char text[512];
+
+    assert_int_equal(write(fd, "GET /hel", 8), 8);
+    while (read(fd, text, sizeof(text)) < 0 && errno == EAGAIN) {
+        assert_true(clock_monotonic_us() < end_us);
+        turns_within(f, 100);
+    }
+    close(fd);
+}
+
+static void test_vanishing_client(void **state)
+{
+    struct fixture *f = *state;
+    struct linger now = {.l_onoff = 1, .l_linger = 0};
+    int fd = client_connect(f);
+
+    assert_true(write(fd, "GET /big" HOST, strlen("GET /big" HOST)) > 0);
+    uv_run(&f->loop, UV_RUN_NOWAIT);
+    setsockopt(fd, SOL_SOCKET, SO_LINGER, &now, sizeof(now));
+    close(fd);
+    turns_within(f, 20);
+    check(f, "GET /hello" HOST, "HTTP/1.1 200 ", "", "hello\n");
+}
+
+static void test_free_with_a_client_connected(void **state)
+{
+    struct fixture *f = *state;
+    struct buf answer = {0};
+    int fd = client_connect(f);
+
+    exchange(f, fd, "GET /hello" HOST, &answer);
+    http_free(f->http);
+    f->http = NULL;
+    uv_run(&f->loop, UV_RUN_DEFAULT);
+    assert_true(read(fd, buf_reserve(&answer, 1), 1) <= 0);
+    close(fd);
+    buf_free(&answer);
+}
+
+static void test_refusals_say_why(void **state)
+{
+    struct fixture *f = *state;
+    struct address used = {.kind = ADDRESS_TCP, .host = "127.0.0.1"};
+    struct address name = {.kind = ADDRESS_TCP, .host = "example.org"};
+    struct address file = {.kind = ADDRESS_UNIX, .path = "/nowhere"};
+    struct buf why = {0};
+
+    used.port = http_port(f->http);
+    assert_null(http_new(&f->loop, &used, routes, 1, f, &why));
+    assert_non_null(strstr(buf_cstr(&why), "Address already in use"));
+    buf_clear(&why, 0);
+    assert_null(http_new(&f->loop, &name, routes, 1, f, &why));
+    assert_non_null(strstr(buf_cstr(&why), "example.org"));
+    buf_clear(&why, 0);
+    assert_null(http_new(&f->loop, &file, routes, 1, f, &why));
+    assert_non_null(strstr(buf_cstr(&why), "TCP"));
+    buf_free(&why);
+}
+
+#define HTTP_TEST(t) cmocka_unit_test_setup_teardown(t, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        HTTP_TEST(test_routes),
+        HTTP_TEST(test_head_has_no_body),
+        HTTP_TEST(test_other_methods),
+        HTTP_TEST(test_keep_alive_and_large_bodies),
+        HTTP_TEST(test_connection_limit),
+        HTTP_TEST(test_silent_client_is_closed),
+        HTTP_TEST(test_vanishing_client),
+        HTTP_TEST(test_free_with_a_client_connected),
+        HTTP_TEST(test_refusals_say_why),
+    };
+
+    return cmocka_run_group_tests_name("http", tests, NULL, NULL);
+}
