@@ -279,7 +279,7 @@ struct http *http_new(struct uv_loop_s *loop, const struct address *a,
 
 int http_port(const struct http *h)
 {
-    struct sockaddr_storage ss;
+    struct sockaddr_storage ss = {0};
     socklen_t len = sizeof(ss);
 
     if (getsockname(h->listen_fd, (struct sockaddr *)&ss, &len) < 0)
