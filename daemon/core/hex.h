@@ -15,4 +15,10 @@ static inline int hex_value(char c)
     return -1;
 }
 
+/* The byte that two digits, already checked, stand for. */
+static inline unsigned char hex_byte(const char *p)
+{
+    return (unsigned char)(16 * hex_value(p[0]) + hex_value(p[1]));
+}
+
 #endif

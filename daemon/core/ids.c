@@ -96,7 +96,7 @@ static void put_uuid_binary(const char *key, struct buf *out)
     for (size_t i = 0; i < UUID_TEXT; i += 2) {
         if (hyphen_at(i))
             i++;
-        buf_putc(out, (char)(hex_value(key[i]) << 4 | hex_value(key[i + 1])));
+        buf_putc(out, (char)hex_byte(key + i));
     }
 }
 
@@ -199,7 +199,7 @@ static unsigned char next_raw(const char **key)
         return (unsigned char)p[0];
     }
     *key = p + 3;
-    return (unsigned char)(hex_value(p[1]) << 4 | hex_value(p[2]));
+    return hex_byte(p + 1);
 }
 
 static int unescape(const char *key, size_t len, char raw[ID_KEY_MAX],

@@ -235,9 +235,8 @@ static char unescape(struct words *w)
 {
     if (w->end - w->p >= 3 && w->p[0] == 'x' && hex_value(w->p[1]) >= 0 &&
         hex_value(w->p[2]) >= 0) {
-        int byte = hex_value(w->p[1]) << 4 | hex_value(w->p[2]);
         w->p += 3;
-        return (char)byte;
+        return (char)hex_byte(w->p - 2);
     }
     char c = *w->p++;
     switch (c) {
@@ -325,8 +324,9 @@ static enum resp_status parse_inline(struct resp_parser *p,
         return more_or_broken(rc);
     buf_reserve(&p->text, end);
     struct words w = {data, data + end, &p->text};
-    if (read_words(p, limits, &w) < 0)
-        return RESP_BROKEN;
+    rc = read_words(p, limits, &w);
+    if (rc <= 0)
+        return more_or_broken(rc);
     p->pos = end;
     return finish_request(p, p->text.data);
 }

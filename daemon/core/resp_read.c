@@ -60,11 +60,8 @@ static int set_text(struct resp_value *v, enum resp_type type, const char *s,
     return 1;
 }
 
-static int read_bulk(struct reader *r, int64_t n, struct resp_value *v)
+static int read_bulk(struct reader *r, size_t len, struct resp_value *v)
 {
-    if ((uint64_t)n > r->max_bytes)
-        return -1;
-    size_t len = (size_t)n;
     size_t here = r->len - r->pos;
     if (here < 2 || len > here - 2)
         return 0;
@@ -105,7 +102,7 @@ static int read_sized(struct reader *r, char mark, int64_t n, int depth,
     if (n < 0 || (uint64_t)n > r->max_bytes)
         return -1;
     if (mark == '$')
-        return read_bulk(r, n, v);
+        return read_bulk(r, (size_t)n, v);
     return read_items(r, mark == '%' ? 2 * (uint64_t)n : (uint64_t)n, depth, v);
 }
 

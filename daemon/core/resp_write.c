@@ -79,6 +79,6 @@ const char *resp_show(const struct resp_arg *a, char out[RESP_SHOW_MAX])
         char c = a->data[i];
         out[i] = c >= ' ' && c <= '~' ? c : '?';
     }
-    strcpy(out + n, a->len > n ? "..." : "");
+    snprintf(out + n, RESP_SHOW_MAX - n, "%s", a->len > n ? "..." : "");
     return out;
 }

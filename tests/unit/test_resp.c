@@ -118,6 +118,7 @@ static void test_inline(void **state)
         CASE("  LIKE \t7   42 \r\n", "[LIKE,7,42]"),
         CASE("\r\n", "()"),
         CASE("\n \n", "()()"),
+        CASE("a\n\nb\n", "[a]()[b]"),
         CASE("a\n*1\r\n$1\r\nb\r\nc\r\n", "[a][b][c]"),
         CASE("echo \"a b\"\r\n", "[echo,a\\20b]"),
         CASE("echo \"\" ''\n", "[echo,,]"),
@@ -159,6 +160,9 @@ static void test_errors(void **state)
         CASE("*1048577\r\n", BAD_COUNT),
         CASE("*9223372036854775808\r\n", BAD_COUNT),
         CASE("*1\r\n:1\r\n", "!Protocol error: expected '$', got ':'"),
+        CASE("*1\r\n ", "!Protocol error: expected '$', got ' '"),
+        CASE("*1\r\n~", "!Protocol error: expected '$', got '~'"),
+        CASE("*1\r\n\x7f", "!Protocol error: expected '$', got '?'"),
         CASE("*1\r\n\r\n", "!Protocol error: expected '$', got '?'"),
         CASE("*1\r\n\xff", "!Protocol error: expected '$', got '?'"),
         CASE("*2\r\n$1\r\na\r\n*", "!Protocol error: expected '$', got '*'"),
@@ -185,6 +189,8 @@ static void test_attack(void **state)
         CASE("POST\r\n", "!!"),
         CASE("Host: localhost:6480\r\n", "!!"),
         CASE("hOsT:x", "!!"),
+        CASE("POST\n", "!!"),
+        CASE("Host:", "!!"),
         CASE("GET / HTTP/1.1\r\nHost: a\r\n", "[GET,/,HTTP/1.1]!!"),
     };
     (void)state;
@@ -253,6 +259,8 @@ static void test_request_limit_counts_all_arguments(void **state)
     check(&limits, in, sizeof(in) - 1, "!Protocol error: too big request");
     limits.max_request = 3;
     check(&limits, in, sizeof(in) - 1, "!Protocol error: too big request");
+    limits.max_request = 10;
+    check(&limits, "*1\r\n$0\r\n\r\n", 10, "[]");
     limits.max_request = SIZE_MAX;
     limits.max_arg_bytes = SIZE_MAX;
     check(&limits, "*1\r\n$9223372036854775807\r\nx", 27, "");
