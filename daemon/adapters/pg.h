@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* A small pool of asynchronous PostgreSQL connections that heal themselves.
- * pg.c is the only file that names libpq; pg_pool.c holds the queue.
+ * pg.c is the only file that names libpq; pg_pool.c is the pool.
  *
  * A job is a list of statements, sent in one pipeline (libpq pipeline mode,
  * unnamed statements: works through PgBouncer in transaction mode). With
@@ -95,7 +95,7 @@ struct pg *pg_new(struct uv_loop_s *loop, const struct pg_config *c);
  * is not called. May be called from any of the callbacks. */
 void pg_free(struct pg *p);
 
-/* 0 and exactly one callback, never before this returns; or, without callback: */
+/* 0 and exactly one callback, never before this returns; or, without one: */
 #define PG_NOT_CONNECTED 1 /* no connection is up */
 #define PG_BUSY          2 /* 1 000 jobs are waiting */
 MUST_CHECK int pg_submit(struct pg *p, enum pg_lane lane,

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* The pool over pg.c's connections: queue, lanes, deadlines, reconnects.
+/* The pool over pg.c's connections: lanes, deadlines, reconnects.
  *
  * A slot is WAITING (backoff) → OPENING → CHECKING → IDLE ⇄ BUSY, and goes back
  * to WAITING from each of them when its connection ends. Its one timer is the
  * backoff, the deadline of connect and check together, or that of the job.
- * Jobs wait in one FIFO for each lane. pg_submit() only queues; everything that
- * calls back is started by the loop.
+ * pg_submit() only queues; everything that calls back is started by the loop.
  *
  * Any callback may call pg_free(): it empties the pool at once, but the memory
  * stays until libuv closes `turn`, so that whoever is on the stack can still
  * see `closing`. */
+#include "adapters/pg.h"
+
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,17 +18,15 @@
 
 #include <uv.h>
 
-#include "adapters/pg.h"
 #include "adapters/pg_conn.h"
+#include "adapters/pg_queue.h"
 #include "adapters/timer.h"
 #include "base/backoff.h"
 #include "base/clock.h"
-#include "base/list.h"
 #include "base/log.h"
 #include "base/mem.h"
 
 enum {
-    LANES = 2,
     MAX_QUEUED = 1000,
     BACKOFF_MS = 100,
     BACKOFF_CAP_MS = 10000,
@@ -47,21 +46,14 @@ enum slot_state {
     SLOT_BUSY,
 };
 
-struct task {
-    struct list node; /* in a lane's queue */
-    struct pg_job job;
-    enum pg_lane lane;
-    uint64_t deadline_us;
-};
-
 struct slot {
     struct pg *pool;      /* ref */
     struct pg_conn *conn; /* owned */
     enum slot_state state;
-    struct timer *timer; /* owned */
-    struct task *task;   /* owned: BUSY */
-    bool refused;        /* by the check; until the connection has ended */
-    bool was_up;         /* ever */
+    struct timer *timer;  /* owned */
+    struct pg_task *task; /* owned: BUSY */
+    bool refused;         /* by the check; until the connection has ended */
+    bool was_up;          /* ever */
     uint64_t retry_at_us;
     struct backoff backoff;
     struct backoff refused_backoff;
@@ -70,8 +62,7 @@ struct slot {
 struct pg {
     struct pg_config config;
     struct slot *slots; /* owned array */
-    struct list queues[LANES];
-    size_t queued;
+    struct pg_queue queue;
     char settings[160];   /* SQL in front of a transaction */
     uv_idle_t turn;       /* runs dispatch() in the next turn of the loop */
     struct timer *expiry; /* owned: earliest deadline in the queues */
@@ -109,89 +100,17 @@ static int count_writes(const struct pg *p)
     return n;
 }
 
-static unsigned left_ms(uint64_t deadline_us)
-{
-    uint64_t now = clock_monotonic_us();
-
-    return deadline_us > now ? (unsigned)((deadline_us - now + 999) / 1000) : 0;
-}
-
-/* ---- tasks ---- */
-
-static void task_finish(struct task *t, enum pg_outcome outcome,
-                        const struct pg_result *result)
-{
-    pg_on_done cb = t->job.cb;
-    void *arg = t->job.arg;
-
-    free(t);
-    cb(arg, outcome, result);
-}
-
-static struct task *unqueue(struct pg *p, struct list *node)
-{
-    list_remove(node);
-    p->queued--;
-    return LIST_ENTRY(node, struct task, node);
-}
+/* ---- dispatch ---- */
 
 /* Lookups first. Writes leave one connection free, unless it is the only one;
  * what counts is how many are up. */
-static struct task *next_task(struct pg *p)
+static struct pg_task *next_task(struct pg *p)
 {
     int up = count_up(p);
     int max_writes = up > 1 ? up - 1 : 1;
 
-    if (!list_empty(&p->queues[PG_LANE_LOOKUP]))
-        return unqueue(p, p->queues[PG_LANE_LOOKUP].next);
-    if (!list_empty(&p->queues[PG_LANE_WRITE]) && count_writes(p) < max_writes)
-        return unqueue(p, p->queues[PG_LANE_WRITE].next);
-    return NULL;
+    return pg_queue_pop(&p->queue, count_writes(p) < max_writes);
 }
-
-/* Nothing can be queued while this runs: there is no connection. */
-static void give_back_queue(struct pg *p)
-{
-    for (int lane = 0; lane < LANES; lane++)
-        while (!list_empty(&p->queues[lane]))
-            task_finish(unqueue(p, p->queues[lane].next), PG_AWAY, NULL);
-}
-
-static struct task *earliest(struct pg *p)
-{
-    struct task *first = NULL;
-
-    for (int lane = 0; lane < LANES; lane++) {
-        LIST_FOREACH(node, &p->queues[lane])
-        {
-            struct task *t = LIST_ENTRY(node, struct task, node);
-
-            if (!first || t->deadline_us < first->deadline_us)
-                first = t;
-        }
-    }
-    return first;
-}
-
-static void set_expiry(struct pg *p, uint64_t deadline_us)
-{
-    p->expiry_us = deadline_us;
-    timer_start(p->expiry, left_ms(deadline_us), 0);
-}
-
-static void on_expiry(void *arg)
-{
-    struct pg *p = arg;
-    struct task *t;
-
-    p->expiry_us = 0;
-    while ((t = earliest(p)) && left_ms(t->deadline_us) == 0)
-        task_finish(unqueue(p, &t->node), PG_AWAY, NULL);
-    if (t && !p->closing)
-        set_expiry(p, t->deadline_us);
-}
-
-/* ---- dispatch ---- */
 
 static struct slot *idle_slot(struct pg *p)
 {
@@ -201,11 +120,11 @@ static struct slot *idle_slot(struct pg *p)
     return NULL;
 }
 
-static void slot_run(struct slot *s, struct task *t)
+static void slot_run(struct slot *s, struct pg_task *t)
 {
     s->task = t;
     s->state = SLOT_BUSY;
-    timer_start(s->timer, left_ms(t->deadline_us), 0);
+    timer_start(s->timer, pg_left_ms(t->deadline_us), 0);
     pg_conn_run(s->conn, t->job.stmts, t->job.n_stmts,
                 t->job.transaction ? s->pool->settings : NULL);
 }
@@ -213,13 +132,13 @@ static void slot_run(struct slot *s, struct task *t)
 static void dispatch(struct pg *p)
 {
     struct slot *s;
-    struct task *t;
+    struct pg_task *t;
 
     while ((s = idle_slot(p)) && (t = next_task(p))) {
-        if (left_ms(t->deadline_us) > 0)
+        if (pg_left_ms(t->deadline_us) > 0)
             slot_run(s, t);
         else
-            task_finish(t, PG_AWAY, NULL);
+            pg_task_finish(t, PG_AWAY, NULL);
     }
 }
 
@@ -229,20 +148,46 @@ static void on_turn(uv_idle_t *handle)
     dispatch(handle->data);
 }
 
+/* ---- the queue ---- */
+
+/* Nothing can be queued while this runs: there is no connection. */
+static void give_back_queue(struct pg *p)
+{
+    struct pg_task *t;
+
+    while ((t = pg_queue_pop(&p->queue, true)))
+        pg_task_finish(t, PG_AWAY, NULL);
+}
+
+static void set_expiry(struct pg *p, uint64_t deadline_us)
+{
+    p->expiry_us = deadline_us;
+    timer_start(p->expiry, pg_left_ms(deadline_us), 0);
+}
+
+static void on_expiry(void *arg)
+{
+    struct pg *p = arg;
+    struct pg_task *t;
+
+    p->expiry_us = 0;
+    while ((t = pg_queue_earliest(&p->queue)) && !pg_left_ms(t->deadline_us)) {
+        pg_queue_remove(&p->queue, t);
+        pg_task_finish(t, PG_AWAY, NULL);
+    }
+    if (t && !p->closing)
+        set_expiry(p, t->deadline_us);
+}
+
 int pg_submit(struct pg *p, enum pg_lane lane, const struct pg_job *job)
 {
-    struct task *t;
+    const struct pg_task *t;
 
     if (p->closing || !pg_is_up(p))
         return PG_NOT_CONNECTED;
-    if (p->queued >= MAX_QUEUED)
+    if (p->queue.n >= MAX_QUEUED)
         return PG_BUSY;
-    t = mem_zalloc(sizeof(*t));
-    t->job = *job;
-    t->lane = lane;
-    t->deadline_us = clock_monotonic_us() + job->timeout_ms * UINT64_C(1000);
-    list_push_back(&p->queues[lane], &t->node);
-    p->queued++;
+    t = pg_queue_push(&p->queue, lane, job);
     if (!p->expiry_us || t->deadline_us < p->expiry_us)
         set_expiry(p, t->deadline_us);
     uv_idle_start(&p->turn, on_turn);
@@ -290,7 +235,7 @@ static void on_lost(void *arg, const struct pg_loss *loss)
 {
     struct slot *s = arg;
     struct pg *p = s->pool;
-    struct task *task = s->task;
+    struct pg_task *task = s->task;
     bool was_up = slot_up(s);
 
     s->task = NULL;
@@ -298,7 +243,7 @@ static void on_lost(void *arg, const struct pg_loss *loss)
     if (!p->closing)
         slot_retry(s, loss, was_up);
     if (task)
-        task_finish(task, loss->outcome, loss->result);
+        pg_task_finish(task, loss->outcome, loss->result);
     pg_result_free(loss->result);
     if (p->closing || !was_up || pg_is_up(p))
         return;
@@ -366,7 +311,7 @@ static void on_job_answer(struct slot *s, enum pg_outcome outcome,
                           const struct pg_result *result)
 {
     struct pg *p = s->pool;
-    struct task *task = s->task;
+    struct pg_task *task = s->task;
     bool leave = outcome == PG_FAILED &&
                  sqlstate_action(pg_result_sqlstate(result)) == SQL_RECONNECT;
 
@@ -376,7 +321,7 @@ static void on_job_answer(struct slot *s, enum pg_outcome outcome,
         s->state = SLOT_IDLE;
         backoff_reset(&s->backoff);
     }
-    task_finish(task, outcome, result);
+    pg_task_finish(task, outcome, result);
     if (p->closing)
         return;
     if (leave)
@@ -460,7 +405,7 @@ const char *pg_state_text(const struct pg *p)
         snprintf(p->text, TEXT_MAX, "%s: %s, trying again", p->what, p->why);
     else
         snprintf(p->text, TEXT_MAX, "%s: %s, retry in %u s", p->what, p->why,
-                 (left_ms(at) + 999) / 1000);
+                 (pg_left_ms(at) + 999) / 1000);
     return p->text;
 }
 
@@ -490,8 +435,7 @@ struct pg *pg_new(struct uv_loop_s *loop, const struct pg_config *c)
              "set_config('lock_timeout', '%u', true)",
              c->lock_timeout_ms);
     p->text = mem_zalloc(TEXT_MAX);
-    for (int lane = 0; lane < LANES; lane++)
-        list_init(&p->queues[lane]);
+    pg_queue_init(&p->queue);
     uv_idle_init(loop, &p->turn);
     p->turn.data = p;
     p->expiry = timer_new(loop, on_expiry, p);

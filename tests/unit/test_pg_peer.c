@@ -205,7 +205,6 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
 
     if (n > 0)
         buf_append(&c->in, buf->base, (size_t)n);
-    free(buf->base);
     if (n < 0) {
         hang_up(c);
         return;
@@ -224,8 +223,11 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
 
 static void on_alloc(uv_handle_t *h, size_t suggested, uv_buf_t *buf)
 {
+    static char bytes[65536];
+
     (void)h;
-    *buf = uv_buf_init(malloc(suggested), (unsigned)suggested);
+    (void)suggested;
+    *buf = uv_buf_init(bytes, sizeof(bytes));
 }
 
 static void on_connection(uv_stream_t *listener, int status)
