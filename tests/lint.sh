@@ -1,36 +1,39 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# lint.sh format        the layout of all C files, by clang-format 14
+# lint.sh format        the layout of all C files, by clang-format
 # lint.sh tidy BUILD    clang-tidy over daemon/, with BUILD's compile commands
 #
-# Exit status 77 (CTest: skipped) where the tool is not there, or is another
-# version of clang-format: each lays some lines out differently.
+# Both by version 14 only: other versions lay some lines out differently and
+# check other things. Exit status 77 (CTest: skipped) where there is none.
 set -eu
 cd "$(dirname "$0")/.."
 
-skip() {
-    printf 'skipped: %s\n' "$*"
+# Prints the tool's name when it is the version that counts here.
+version_14() {
+    for tool in "$1-14" "$1"; do
+        case $("$tool" --version 2>/dev/null) in
+        *"version 14."*)
+            echo "$tool"
+            return
+            ;;
+        esac
+    done
+    echo "skipped: no $1 of version 14 here" >&2
     exit 77
 }
 
 format() {
-    tool=$(command -v clang-format-14 || command -v clang-format) ||
-        skip "no clang-format here"
-    version=$("$tool" --version)
-    case $version in
-    *"version 14."*) ;;
-    *) skip "the layout is checked by clang-format 14, this is: $version" ;;
-    esac
+    tool=$(version_14 clang-format)
     find daemon tests/unit -name '*.[ch]' -exec "$tool" --dry-run -Werror {} +
 }
 
-# A file that has no compile command (nothing builds it) would be guessed at:
-# only those of the build are looked at, which is all of daemon/.
+# Only what BUILD compiles, which is all of daemon/: clang-tidy would guess at
+# the flags of anything else.
 tidy() {
-    command -v clang-tidy >/dev/null || skip "no clang-tidy here"
+    tool=$(version_14 clang-tidy)
     sed -n 's/^ *"file": "\(.*\/daemon\/.*\.c\)",*$/\1/p' \
         "$1/compile_commands.json" |
-        xargs -P "$(nproc)" -n 4 clang-tidy --quiet -p "$1"
+        xargs -P "$(nproc)" -n 4 "$tool" --quiet -p "$1"
 }
 
 case ${1-} in
