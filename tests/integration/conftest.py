@@ -26,8 +26,14 @@ def bed(session_bed, request):
     """An empty bed. Its logs are shown when the test fails."""
     bed = harness.Bed(template=session_bed.template)
     request.node.bed = bed
+    bed.databases = []
     yield bed
-    bed.close()
+    try:
+        bed.close()
+    finally:
+        # Not before: its daemons still write to them while they end.
+        for database in bed.databases:
+            database.drop()
 
 
 @pytest.fixture
@@ -36,11 +42,11 @@ def redis(bed):
 
 
 @pytest.fixture
-def pg(cluster):
+def pg(bed, cluster):
     """A database with the schema, in the session's cluster."""
     database = cluster.create_database()
-    yield database
-    database.drop()
+    bed.databases.append(database)
+    return database
 
 
 @pytest.fixture

@@ -65,19 +65,22 @@ def free_port():
 
 
 class Daemon(Server):
-    """A likesyncd. Options are written `section_name=value`."""
+    """A likesyncd. Options are written `section_name=value`; with `tcp` it
+    also listens on 127.0.0.1, at `port`."""
 
     # Short, so that tests do not wait.
     DEFAULTS = {"flush_interval_ms": 50, "log_level": "info"}
 
-    def __init__(self, bed, redis, pg, *, fault=None, wait="ready",
+    def __init__(self, bed, redis, pg, *, fault=None, wait="ready", tcp=False,
                  **options):
         super().__init__(bed, "daemon")
         self.socket = self.dir / "s"
         self.admin_socket = self.dir / "admin"
         self.config = self.dir / "likesyncd.conf"
+        self.port = free_port() if tcp else None
+        tcp_listen = f" tcp:127.0.0.1:{self.port}" if tcp else ""
         self.options = {
-            "server_listen": f"unix:{self.socket}",
+            "server_listen": f"unix:{self.socket}{tcp_listen}",
             "server_admin_listen": f"unix:{self.admin_socket}",
             "redis_address": redis.address,
             "postgres_conninfo": pg.conninfo(),

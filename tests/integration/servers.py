@@ -275,6 +275,7 @@ class Postgres(Server):
         self.user = unprivileged_user()
         self.data = self.dir / "data"
         self.databases = 0
+        self.has_template = False
         if self.user:
             shutil.chown(self.dir, self.user)
         if template is None:
@@ -354,14 +355,11 @@ class Postgres(Server):
         return database
 
     def make_template(self):
-        with contextlib.closing(self.connect("postgres")) as connection:
-            cursor = connection.cursor()
-            cursor.execute("SELECT 1 FROM pg_database WHERE datname = %s",
-                           (self.TEMPLATE,))
-            if cursor.fetchone():
-                return
-            cursor.execute(f"CREATE DATABASE {self.TEMPLATE}")
-        Database(self, self.TEMPLATE).apply_schema()
+        if self.has_template:
+            return
+        database = self.create_database(self.TEMPLATE, schema=False)
+        database.apply_schema()
+        self.has_template = True
 
 
 class Database:

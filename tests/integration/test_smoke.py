@@ -3,6 +3,7 @@
 import time
 
 import pytest
+import redis as redis_py
 
 import harness
 
@@ -123,7 +124,7 @@ def test_metrics_and_health(daemon, client):
 
 
 def test_flusher_commands_are_for_the_admin_listener_only(daemon, client):
-    with pytest.raises(harness.redis_py.ResponseError):
+    with pytest.raises(redis_py.ResponseError):
         client.execute_command("FLUSHER", "STATUS")
     assert daemon.admin().execute_command("FLUSHER", "STATUS")
 
