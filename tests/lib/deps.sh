@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: MIT
+# shellcheck shell=sh disable=SC2034
 # What the tests and the quickstart need from Debian. Sourced, not run:
 #
 #   need_packages PACKAGE...   installs those that are missing, or fails saying
@@ -23,7 +24,8 @@ die() {
 }
 
 package_missing() {
-    [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" != installed ]
+    status=$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)
+    [ "$status" != installed ]
 }
 
 as_root() {
@@ -47,8 +49,10 @@ apt_step() {
 }
 
 need_packages() {
-    command -v dpkg-query >/dev/null 2>&1 && command -v apt-get >/dev/null 2>&1 ||
-        die "this needs Debian 12 or 13 (no dpkg-query or apt-get here)"
+    for tool in dpkg-query apt-get; do
+        command -v "$tool" >/dev/null 2>&1 ||
+            die "this needs Debian 12 or 13 (there is no $tool here)"
+    done
     missing=
     for package in "$@"; do
         if package_missing "$package"; then
