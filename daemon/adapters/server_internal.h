@@ -17,7 +17,9 @@
 #include "base/list.h"
 #include "base/log.h"
 
-#define SERVER_READ_BYTES (64u * 1024u)
+/* libuv reads up to 32 times in a row while a client fills this: the most that
+ * one client gets done in a turn is half a MiB. */
+#define SERVER_READ_BYTES (16u * 1024u)
 
 /* TCP and unix sockets look the same to libuv's stream functions. */
 union server_stream {
