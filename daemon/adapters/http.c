@@ -279,14 +279,17 @@ struct http *http_new(struct uv_loop_s *loop, const struct address *a,
 
 int http_port(const struct http *h)
 {
-    struct sockaddr_storage ss = {0};
-    socklen_t len = sizeof(ss);
+    union {
+        struct sockaddr any;
+        struct sockaddr_in in;
+        struct sockaddr_in6 in6;
+    } name = {0};
+    socklen_t len = sizeof(name);
 
-    if (getsockname(h->listen_fd, (struct sockaddr *)&ss, &len) < 0)
+    if (getsockname(h->listen_fd, &name.any, &len) < 0)
         return -1;
-    if (ss.ss_family == AF_INET6)
-        return ntohs(((struct sockaddr_in6 *)&ss)->sin6_port);
-    return ntohs(((struct sockaddr_in *)&ss)->sin_port);
+    return ntohs(name.any.sa_family == AF_INET6 ? name.in6.sin6_port
+                                                : name.in.sin_port);
 }
 
 static void on_closed(uv_handle_t *handle)
