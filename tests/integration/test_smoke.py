@@ -206,7 +206,7 @@ def test_check_config_accepts_a_good_file(config):
     ("[redis]\nadress = unix:/a\n", 2, ["adress"]),
     ("[flush]\n\ninterval_ms = soon\n", 3, ["interval_ms", "soon"]),
     ("[ids]\nuser = int\n", 2, ["user", "int", "bigint"]),
-    ("[nothing]\na = 1\n", 2, ["nothing"]),
+    ("[nothing]\na = 1\n", 1, ["nothing"]),
     ("[server]\nlisten = tcp:127.0.0.1:99999\n", 2, ["listen", "99999"]),
     ("[flush]\ninterval_ms = 1\ninterval_ms\n", 3, []),
 ])
