@@ -66,6 +66,15 @@ static void fit_max_clients(struct server *s)
              (unsigned long long)have);
 }
 
+/* Which of the two sets of request limits it is, the parser's errors say. */
+static void take_limits(struct server *s, const struct server_limits *limits)
+{
+    s->config.limits = *limits;
+    s->config.limits.request.unauthenticated = false;
+    s->config.limits.unauthenticated.unauthenticated = true;
+    fit_max_clients(s);
+}
+
 struct server *server_new(struct uv_loop_s *loop, const struct server_config *c)
 {
     struct server *s = mem_zalloc(sizeof(*s));
@@ -77,7 +86,7 @@ struct server *server_new(struct uv_loop_s *loop, const struct server_config *c)
     list_init(&s->ready);
     list_init(&s->spare);
     s->scratch = mem_alloc(SERVER_READ_BYTES);
-    fit_max_clients(s);
+    take_limits(s, &c->limits);
     uv_prepare_init(loop, &s->turn);
     s->turn.data = s;
     uv_prepare_start(&s->turn, on_turn);
@@ -90,8 +99,7 @@ struct server *server_new(struct uv_loop_s *loop, const struct server_config *c)
 
 void server_set_limits(struct server *s, const struct server_limits *limits)
 {
-    s->config.limits = *limits;
-    fit_max_clients(s);
+    take_limits(s, limits);
     LIST_FOREACH(node, &s->clients)
     client_mark_ready(LIST_ENTRY(node, struct client, node));
 }

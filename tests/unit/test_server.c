@@ -203,7 +203,7 @@ static void test_limits_before_and_after_auth(void **state)
 
     peer_connect(&p, f, 0);
     peer_puts(&p, eleven);
-    peer_expects(&p, "-ERR Protocol error: ");
+    peer_expects(&p, "-ERR Protocol error: unauthenticated ");
     PUMP_UNTIL(f, server_clients(f->server) == 0);
     peer_close(&p);
 }
