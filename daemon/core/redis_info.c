@@ -58,12 +58,15 @@ static int take_field(struct redis_info *info, bool *role_seen,
                       const char *line, size_t len)
 {
     const char *colon = memchr(line, ':', len);
-    size_t name_len = colon ? (size_t)(colon - line) : 0;
-    const char *value = colon + 1;
-    size_t value_len = len - name_len - 1;
+    const char *value;
+    size_t name_len;
+    size_t value_len;
 
     if (!colon)
         return 0;
+    name_len = (size_t)(colon - line);
+    value = colon + 1;
+    value_len = len - name_len - 1;
     if (name_len == 4 && memcmp(line, "role", 4) == 0)
         return take_role(info, role_seen, value, value_len);
     for (size_t i = 0; i < ARRAY_LEN(fields); i++) {

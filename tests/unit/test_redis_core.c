@@ -74,8 +74,8 @@ static void test_info_broken(void **state)
         "run_id:a\nredis_version:8\nrole:master\nloading:2\n",
         "run_id:a\nredis_version:8\nrole:master\nloading:\n",
         "run_id:a\nredis_version:8\nrole:master\naof_enabled:yes\n",
-        "run_id:0123456789012345678901234567890123456789012345678901234567\n"
-        "redis_version:8\nrole:master\n",
+        ("run_id:0123456789012345678901234567890123456789012345678901234567\n"
+         "redis_version:8\nrole:master\n"),
     };
     const struct redis_info zero = {.run_id = ""};
     struct redis_info i;
