@@ -20,7 +20,7 @@
 #include "adapters/pg.h"
 
 /* Longer than anything takes, also under a sanitizer on a busy machine. */
-#define PATIENCE_MS 30000
+#define PATIENCE_MS 15000
 
 struct world {
     uv_loop_t loop;
