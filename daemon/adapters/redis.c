@@ -28,9 +28,9 @@
 #include <uv.h>
 
 #include "adapters/redis_calls.h"
+#include "adapters/redis_dial.h"
 #include "adapters/redis_greeting.h"
 #include "adapters/redis_link.h"
-#include "adapters/resolve.h"
 #include "adapters/timer.h"
 #include "base/backoff.h"
 #include "base/log.h"
@@ -61,10 +61,7 @@ struct redis {
     enum state state;
     unsigned holds; /* the owner, and each event on the stack */
 
-    struct resolve *resolve; /* owned, while RESOLVING */
-    struct resolve_result addresses;
-    size_t tried;            /* of these, in this attempt */
-    unsigned next_address;   /* goes on from one attempt to the next */
+    struct redis_dial dial;
     struct redis_link *link; /* owned, from CONNECTING on */
     struct timer *retry;     /* owned */
     struct timer *deadline;  /* owned */
@@ -196,8 +193,7 @@ static void go_down(struct redis *r, const char *why)
 
 static void close_link(struct redis *r)
 {
-    resolve_cancel(r->resolve);
-    r->resolve = NULL;
+    redis_dial_stop(&r->dial);
     redis_link_close(r->link);
     r->link = NULL;
     timer_stop(r->deadline);
@@ -381,8 +377,6 @@ static void on_reply(void *arg, const struct redis_value *v)
 
 /* ---- connecting ---- */
 
-static void connect_next(struct redis *r);
-
 static void on_open(void *arg)
 {
     struct redis *r = arg;
@@ -395,19 +389,19 @@ static void on_open(void *arg)
     release(r);
 }
 
+/* While connecting, the host may have another address. */
 static void on_broken(void *arg, const char *why)
 {
     struct redis *r = arg;
-    bool more = r->state == CONNECTING && r->tried < r->addresses.n;
+    char next_why[128] = "";
 
     hold(r);
-    if (more) {
-        redis_link_close(r->link);
-        r->link = NULL;
-        connect_next(r);
-    } else {
-        lose(r, false, "%s", why);
-    }
+    redis_link_close(r->link);
+    r->link = NULL;
+    if (r->state == CONNECTING && r->config.address.kind == ADDRESS_TCP)
+        r->link = redis_dial_next(&r->dial, next_why, sizeof(next_why));
+    if (!r->link)
+        lose(r, false, "%s", next_why[0] ? next_why : why);
     release(r);
 }
 
@@ -419,43 +413,23 @@ static void connect_unix(struct redis *r)
     char why[128];
 
     r->state = CONNECTING;
-    r->addresses.n = 0;
     r->link = redis_link_open_unix(r->loop, r->config.address.path,
                                    &link_events, r, why, sizeof(why));
     if (!r->link)
         lose(r, false, "%s", why);
 }
 
-/* Tries the host's addresses, each once. */
-static void connect_next(struct redis *r)
-{
-    char why[128] = "";
-    const struct resolve_result *a = &r->addresses;
-
-    r->state = CONNECTING;
-    while (!r->link && r->tried < a->n) {
-        const char *ip = a->addresses[r->next_address++ % a->n];
-
-        r->tried++;
-        r->link = redis_link_open_tcp(r->loop, ip, r->config.address.port,
-                                      &link_events, r, why, sizeof(why));
-    }
-    if (!r->link)
-        lose(r, false, "%s", why);
-}
-
-static void on_resolved(void *arg, const struct resolve_result *result)
+static void on_resolved(void *arg, const char *why)
 {
     struct redis *r = arg;
+    char next_why[128] = "";
 
     hold(r);
-    r->resolve = NULL;
-    r->addresses = *result;
-    r->tried = 0;
-    if (result->n == 0)
-        lose(r, false, "%s", result->why);
-    else
-        connect_next(r);
+    r->state = CONNECTING;
+    if (!why)
+        r->link = redis_dial_next(&r->dial, next_why, sizeof(next_why));
+    if (!r->link)
+        lose(r, false, "%s", why ? why : next_why);
     release(r);
 }
 
@@ -473,9 +447,7 @@ static void on_retry(void *arg)
         break;
     case ADDRESS_TCP:
         r->state = RESOLVING;
-        r->resolve =
-            resolve_start(r->loop, a->host, a->port,
-                          r->config.connect_timeout_ms, on_resolved, r);
+        redis_dial_resolve(&r->dial, r->config.connect_timeout_ms);
         break;
     case ADDRESS_TLS:
         lose(r, true, "this build has no TLS");
@@ -523,6 +495,11 @@ struct redis *redis_new(struct uv_loop_s *loop, const struct redis_config *c)
 
     r->loop = loop;
     r->config = *c;
+    r->dial = (struct redis_dial){.loop = loop,
+                                  .address = &r->config.address,
+                                  .events = &link_events,
+                                  .on_resolved = on_resolved,
+                                  .arg = r};
     r->state = WAITING;
     r->holds = 1;
     r->retry = timer_new(loop, on_retry, r);

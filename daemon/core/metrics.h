@@ -52,8 +52,6 @@
       "1 when Redis is connected and ready.")                                  \
     X(REDIS_RECONNECTS, COUNTER, "likesyncd_redis_reconnects_total", "",       \
       "Connections to Redis after the first.")                                 \
-    X(SCRIPT_LONGEST, GAUGE, "likesyncd_script_longest_milliseconds", "",      \
-      "Longest time a Redis script took to answer.")                           \
     X(GENERATION, GAUGE, "likesyncd_generation", "",                           \
       "Generation of the Redis state; goes up at a restart or failover.")      \
     X(PG_UP, GAUGE, "likesyncd_postgres_up", "",                               \
@@ -66,8 +64,8 @@
       "Rows of batches that PostgreSQL committed.")                            \
     X(ROWS_ACKED, COUNTER, "likesyncd_rows_acked_total", "",                   \
       "Rows whose commit was told to Redis.")                                  \
-    X(ROWS_ON_RECORD, GAUGE, "likesyncd_rows_on_record", "",                   \
-      "Rows claimed and not yet acked.")                                       \
+    X(OWNERS_ON_RECORD, GAUGE, "likesyncd_owners_on_record", "",               \
+      "Posts with rows between claim and ack, of all daemons.")                \
     X(BATCHES_WRITTEN, COUNTER, "likesyncd_batches_written_total", "",         \
       "Batches that PostgreSQL committed.")                                    \
     X(BATCH_RETRIES, COUNTER, "likesyncd_batch_retries_total", "",             \

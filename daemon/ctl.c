@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: MIT */
+/* likesyncctl: one row of the verb table for each thing it does. */
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/num.h"
+#include "ctl_conn.h"
+
+#define DEFAULT_SOCKET "unix:/run/likesyncd/admin.sock"
+#define ANSWER_MS      10000
+#define PROGRESS_MS    200
+#define BAR            30
+
+enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
+
+struct ctl {
+    const char *where; /* ref */
+    int64_t timeout_ms;
+    struct ctl_conn conn;
+    struct buf why;
+};
+
+static int fail(struct ctl *ctl)
+{
+    fprintf(stderr, "likesyncctl: %s\n", buf_cstr(&ctl->why));
+    return EXIT_FAILED;
+}
+
+/* One request and its reply; not 0 when it failed, which was then said. */
+static int ask(struct ctl *ctl, int n, const char *const *words,
+               struct resp_value *v_r)
+{
+    int rc;
+
+    if (ctl_send(&ctl->conn, n, words, &ctl->why) != 0)
+        return fail(ctl);
+    rc = ctl_read(&ctl->conn, ANSWER_MS, v_r, &ctl->why);
+    if (rc == 0)
+        buf_puts(&ctl->why, "no answer within 10 s");
+    if (rc <= 0)
+        return fail(ctl);
+    if (v_r->type != RESP_T_ERROR)
+        return EXIT_DONE;
+    buf_puts(&ctl->why, v_r->str);
+    resp_value_free(v_r);
+    return fail(ctl);
+}
+
+static int print_simple(struct ctl *ctl, int n, const char *const *words)
+{
+    struct resp_value v;
+
+    if (ask(ctl, n, words, &v) != 0)
+        return EXIT_FAILED;
+    printf("%s\n", v.str ? v.str : "");
+    resp_value_free(&v);
+    return EXIT_DONE;
+}
+
+static int verb_ping(struct ctl *ctl)
+{
+    const char *words[] = {"PING"};
+
+    return print_simple(ctl, 1, words);
+}
+
+static int verb_pause(struct ctl *ctl)
+{
+    const char *words[] = {"FLUSHER", "PAUSE"};
+
+    return print_simple(ctl, 2, words);
+}
+
+static int verb_resume(struct ctl *ctl)
+{
+    const char *words[] = {"FLUSHER", "RESUME"};
+
+    return print_simple(ctl, 2, words);
+}
+
+static int verb_status(struct ctl *ctl)
+{
+    const char *words[] = {"FLUSHER", "STATUS"};
+    struct resp_value v;
+
+    if (ask(ctl, 2, words, &v) != 0)
+        return EXIT_FAILED;
+    for (size_t i = 0; i + 1 < v.n_items; i += 2) {
+        const struct resp_value *value = &v.items[i + 1];
+
+        printf("%-18s ", v.items[i].str ? v.items[i].str : "?");
+        if (value->type == RESP_T_INT)
+            printf("%lld\n", (long long)value->num);
+        else
+            printf("%s\n", value->str ? value->str : "");
+    }
+    resp_value_free(&v);
+    return EXIT_DONE;
+}
+
+/* ---- drain ---- */
+
+static int64_t field(const struct resp_value *v, const char *name)
+{
+    for (size_t i = 0; i + 1 < v->n_items; i += 2)
+        if (v->items[i].str && strcmp(v->items[i].str, name) == 0)
+            return v->items[i + 1].num;
+    return 0;
+}
+
+/* Posts that still have something unsynced; negative when it is not known. */
+static int64_t left_to_drain(struct ctl_conn *watch, struct buf *why)
+{
+    const char *words[] = {"FLUSHER", "STATUS"};
+    struct resp_value v;
+    int64_t left;
+
+    if (ctl_send(watch, 2, words, why) != 0 ||
+        ctl_read(watch, ANSWER_MS, &v, why) <= 0)
+        return -1;
+    left = field(&v, "owners_dirty") + field(&v, "owners_on_record");
+    resp_value_free(&v);
+    return left;
+}
+
+static void draw_bar(int64_t left, int64_t most)
+{
+    int full = most > 0 ? (int)(BAR - BAR * left / most) : BAR;
+
+    fprintf(stderr, "\rdraining [%.*s%*s] %lld posts left ", full,
+            "##############################", BAR - full, "", (long long)left);
+}
+
+static int drain_wait(struct ctl *ctl, struct ctl_conn *watch,
+                      struct resp_value *v_r)
+{
+    bool terminal = isatty(STDERR_FILENO);
+    int64_t most = 0;
+    int rc = 0;
+
+    while (rc == 0) {
+        int64_t left = left_to_drain(watch, &ctl->why);
+
+        if (left < 0)
+            return -1;
+        most = left > most ? left : most;
+        if (terminal)
+            draw_bar(left, most);
+        rc = ctl_read(&ctl->conn, PROGRESS_MS, v_r, &ctl->why);
+    }
+    if (terminal && rc > 0 && v_r->type != RESP_T_ERROR)
+        draw_bar(0, most);
+    if (terminal)
+        fputc('\n', stderr);
+    return rc;
+}
+
+static int verb_drain(struct ctl *ctl)
+{
+    char timeout[24];
+    const char *words[] = {"FLUSHER", "DRAIN", timeout};
+    struct ctl_conn watch;
+    struct resp_value v;
+    int rc;
+
+    snprintf(timeout, sizeof(timeout), "%lld", (long long)ctl->timeout_ms);
+    if (ctl_connect(&watch, ctl->where, &ctl->why) != 0)
+        return fail(ctl);
+    rc = ctl_send(&ctl->conn, 3, words, &ctl->why);
+    if (rc == 0)
+        rc = drain_wait(ctl, &watch, &v);
+    ctl_close(&watch);
+    if (rc <= 0)
+        return fail(ctl);
+    if (v.type == RESP_T_ERROR) {
+        buf_puts(&ctl->why, v.str);
+        rc = fail(ctl);
+    } else {
+        printf("all is durable\n");
+        rc = EXIT_DONE;
+    }
+    resp_value_free(&v);
+    return rc;
+}
+
+/* ---- command line ---- */
+
+static const struct {
+    const char *name;
+    int (*run)(struct ctl *ctl);
+    const char *help;
+} verbs[] = {
+    {"status", verb_status, "how things stand"},
+    {"drain", verb_drain, "wait until all that was acked is in PostgreSQL"},
+    {"pause", verb_pause, "stop flushing (events are still taken)"},
+    {"resume", verb_resume, "flush again"},
+    {"ping", verb_ping, "is the daemon alive"},
+};
+
+static void usage(FILE *to)
+{
+    fputs("usage: likesyncctl [-s ADDRESS] [-t MS] VERB\n\n", to);
+    for (size_t i = 0; i < ARRAY_LEN(verbs); i++)
+        fprintf(to, "  %-8s %s\n", verbs[i].name, verbs[i].help);
+    fputs("\n"
+          "  -s, --socket ADDRESS  admin listener: a path, unix:PATH or\n"
+          "                        tcp:HOST:PORT (" DEFAULT_SOCKET ")\n"
+          "  -t, --timeout MS      for drain, 1 to 3600000 (30000)\n"
+          "      --version         print the version\n"
+          "      --help            print this\n\n"
+          "Exit status: 0 done, 1 failed, 2 wrong usage.\n",
+          to);
+}
+
+static const struct option long_options[] = {
+    {"socket", required_argument, NULL, 's'},
+    {"timeout", required_argument, NULL, 't'},
+    {"version", no_argument, NULL, 'v'},
+    {"help", no_argument, NULL, 'h'},
+    {NULL, 0, NULL, 0},
+};
+
+/* Negative: go on; otherwise the exit status. */
+static int parse(struct ctl *ctl, int argc, char **argv)
+{
+    int c;
+
+    while ((c = getopt_long(argc, argv, "s:t:", long_options, NULL)) != -1) {
+        switch (c) {
+        case 's':
+            ctl->where = optarg;
+            break;
+        case 't':
+            if (num_parse_i64(optarg, strlen(optarg), &ctl->timeout_ms) == 0 &&
+                ctl->timeout_ms >= 1 && ctl->timeout_ms <= 3600000)
+                break;
+            fprintf(stderr,
+                    "likesyncctl: --timeout %s: expected milliseconds from 1 "
+                    "to 3600000\n",
+                    optarg);
+            return EXIT_USAGE;
+        case 'v':
+            printf("likesyncctl %s\n", LIKESYNCD_VERSION);
+            return EXIT_DONE;
+        case 'h':
+            usage(stdout);
+            return EXIT_DONE;
+        default:
+            usage(stderr);
+            return EXIT_USAGE;
+        }
+    }
+    if (argc - optind == 1)
+        return -1;
+    usage(stderr);
+    return EXIT_USAGE;
+}
+
+static int run(struct ctl *ctl, const char *name)
+{
+    int rc;
+
+    for (size_t i = 0; i < ARRAY_LEN(verbs); i++) {
+        if (strcmp(verbs[i].name, name) != 0)
+            continue;
+        if (ctl_connect(&ctl->conn, ctl->where, &ctl->why) != 0)
+            return fail(ctl);
+        rc = verbs[i].run(ctl);
+        ctl_close(&ctl->conn);
+        return rc;
+    }
+    fprintf(stderr, "likesyncctl: unknown verb '%s'\n", name);
+    usage(stderr);
+    return EXIT_USAGE;
+}
+
+int main(int argc, char **argv)
+{
+    struct ctl ctl = {.where = DEFAULT_SOCKET, .timeout_ms = 30000};
+    int rc = parse(&ctl, argc, argv);
+
+    if (rc < 0)
+        rc = run(&ctl, argv[optind]);
+    buf_free(&ctl.why);
+    return rc;
+}

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: MIT */
+/* Happy path: connect → send → read until a whole value is there. Failure
+ * modes: nobody listens, the daemon closes, no answer in time, an answer that
+ * is not RESP or too large: each with its reason. */
+#include "ctl_conn.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "core/address.h"
+
+#define MAX_REPLY (16u << 20)
+#define SEND_MS   5000
+
+static int connect_unix(const struct address *a)
+{
+    struct sockaddr_un sun = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    snprintf(sun.sun_path, sizeof(sun.sun_path), "%s", a->path);
+    if (fd >= 0 && connect(fd, (struct sockaddr *)&sun, sizeof(sun)) != 0) {
+        int saved = errno;
+
+        close(fd);
+        errno = saved;
+        return -1;
+    }
+    return fd;
+}
+
+static int connect_tcp(const struct address *a)
+{
+    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
+    struct addrinfo *list;
+    char port[8];
+    int fd = -1;
+
+    snprintf(port, sizeof(port), "%d", a->port);
+    if (getaddrinfo(a->host, port, &hints, &list) != 0) {
+        errno = ENOENT;
+        return -1;
+    }
+    for (struct addrinfo *it = list; it && fd < 0; it = it->ai_next) {
+        fd = socket(it->ai_family, it->ai_socktype | SOCK_CLOEXEC, 0);
+        if (fd >= 0 && connect(fd, it->ai_addr, it->ai_addrlen) != 0) {
+            int saved = errno;
+
+            close(fd);
+            fd = -1;
+            errno = saved;
+        }
+    }
+    freeaddrinfo(list);
+    return fd;
+}
+
+int ctl_connect(struct ctl_conn *c, const char *where, struct buf *why)
+{
+    struct address a;
+    const char *reason = "";
+    char path[ADDRESS_PATH_MAX + 16];
+
+    memset(c, 0, sizeof(*c));
+    c->fd = -1;
+    if (where[0] == '/' || where[0] == '.') {
+        snprintf(path, sizeof(path), "unix:%s", where);
+        where = path;
+    }
+    if (address_parse(where, &a, &reason) != 0) {
+        buf_printf(why, "%s: %s", where, reason);
+        return -1;
+    }
+    c->fd = a.kind == ADDRESS_UNIX ? connect_unix(&a) : connect_tcp(&a);
+    if (c->fd >= 0)
+        return 0;
+    buf_printf(why, "%s: %s (is likesyncd running?)", where, strerror(errno));
+    return -1;
+}
+
+void ctl_close(struct ctl_conn *c)
+{
+    if (c->fd >= 0)
+        close(c->fd);
+    c->fd = -1;
+    buf_free(&c->in);
+}
+
+int ctl_send(struct ctl_conn *c, int n, const char *const *words,
+             struct buf *why)
+{
+    struct buf out = {0};
+    size_t sent = 0;
+
+    resp_array(&out, (size_t)n);
+    for (int i = 0; i < n; i++)
+        resp_bulk_str(&out, words[i]);
+    while (sent < out.len) {
+        struct pollfd p = {.fd = c->fd, .events = POLLOUT};
+        ssize_t len = -1;
+
+        errno = ETIMEDOUT;
+        if (poll(&p, 1, SEND_MS) == 1)
+            len = send(c->fd, out.data + sent, out.len - sent, MSG_NOSIGNAL);
+        if (len < 0) {
+            buf_printf(why, "cannot send: %s", strerror(errno));
+            buf_free(&out);
+            return -1;
+        }
+        sent += (size_t)len;
+    }
+    buf_free(&out);
+    return 0;
+}
+
+/* 1 some bytes came, 0 none in time, -1 the connection is over. */
+static int read_some(struct ctl_conn *c, int timeout_ms, struct buf *why)
+{
+    struct pollfd p = {.fd = c->fd, .events = POLLIN};
+    int rc = poll(&p, 1, timeout_ms);
+    ssize_t len;
+
+    if (rc == 0 || (rc < 0 && errno == EINTR))
+        return 0;
+    len = rc < 0 ? -1 : recv(c->fd, buf_reserve(&c->in, 65536), 65536, 0);
+    if (len > 0) {
+        c->in.len += (size_t)len;
+        return 1;
+    }
+    buf_printf(why, "cannot read: %s",
+               len == 0 ? "the daemon closed the connection" : strerror(errno));
+    return -1;
+}
+
+int ctl_read(struct ctl_conn *c, int timeout_ms, struct resp_value *v_r,
+             struct buf *why)
+{
+    uint64_t end = clock_monotonic_us() / 1000 + (uint64_t)timeout_ms;
+    size_t used;
+
+    for (;;) {
+        uint64_t now = clock_monotonic_us() / 1000;
+        int rc = resp_read_value(c->in.data ? c->in.data : "", c->in.len,
+                                 MAX_REPLY, v_r, &used);
+
+        if (rc > 0)
+            buf_consume(&c->in, used);
+        if (rc < 0)
+            buf_puts(why, "the answer is not RESP, or too large");
+        if (rc != 0)
+            return rc;
+        if (now >= end)
+            return 0;
+        if (read_some(c, (int)(end - now), why) < 0)
+            return -1;
+    }
+}

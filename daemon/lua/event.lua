@@ -1,0 +1,181 @@
+-- SPDX-License-Identifier: MIT
+-- Takes events in order.
+--   ARGV: ttl, then per event: owner, member, op, base
+--     op    "1" or "0", with "@us" behind it when the client gave a time
+--     base  ""; "a" assume that PostgreSQL has nothing; or
+--           "seen status mtime ctime" (us): what a lookup found that was begun
+--           after this script answered MISS at the time `seen`
+-- Reply: now, then a code per event, then the last error's text if any.
+local SAME, CHANGED, MISS, FUTURE, BAD, FULL, REFUSED = 0, 1, 2, 3, 4, 5, 6
+-- A looked-up state that took longer to come back may be older than what was
+-- cached and has expired since: the least cache.ttl is twice this.
+local LOOKUP_MAX = 30 * SECOND
+
+local ttl = ARGV[1]
+local now = now_us()
+local state = call('HMGET', STATE, 'gen', 'floor')
+local gen = tonumber(state[1]) or 0
+local low = (tonumber(state[2]) or 0) + 1
+local behind = low > now       -- the clock of this host is behind what was made
+local err_text
+
+local function failed(err)
+  err_text = err
+  if string.sub(err, 1, 3) == 'OOM' then
+    return FULL
+  elseif string.sub(err, 1, 9) == 'WRONGTYPE' or string.sub(err, 1, 3) == 'ERR' then
+    return BAD
+  end
+  return REFUSED
+end
+
+-- Marks the pair dirty and moves the counter; the error, if any, before
+-- anything of the pair itself was written.
+local function mark(owner, member, delta)
+  local r = pcall_redis('SADD', SET .. owner, member)
+  if type(r) == 'table' then
+    return r.err
+  end
+  if COUNTER_PRE and delta ~= 0 then
+    r = pcall_redis('INCRBY', counter_key(owner), delta)
+    if type(r) == 'table' then
+      return r.err
+    end
+  end
+  r = pcall_redis('SADD', REGISTRY, owner)
+  return type(r) == 'table' and r.err
+end
+
+local function save(key, owner, member, h)
+  if h.new then
+    call('HSET', key, 'status', h.st, OWNER_FIELD, raw(owner), MEMBER_FIELD,
+         raw(member), 'ctime', h.ctime, 'mtime', time_text(h.m), 'synced',
+         synced_text(h))
+  elseif h.syn and h.touched then
+    call('HSET', key, 'status', h.st, 'mtime', time_text(h.m), 'synced',
+         synced_text(h))
+  else
+    call('HSET', key, 'status', h.st, 'mtime', time_text(h.m))
+  end
+end
+
+-- Keeps what a lookup brought though the event changes nothing. A merged state
+-- that PostgreSQL does not have is dirty.
+local function keep(key, owner, member, h)
+  if h.new then
+    local r = pcall_redis('HSET', key, 'status', h.st, OWNER_FIELD, raw(owner),
+                          MEMBER_FIELD, raw(member), 'ctime', h.ctime, 'mtime',
+                          time_text(h.m), 'synced', synced_text(h))
+    if type(r) ~= 'table' then
+      call('EXPIRE', key, ttl)
+    end
+  elseif h.merged then
+    if h.st ~= h.syn or h.m ~= h.sm or h.merged ~= 0 then
+      local err = mark(owner, member, h.merged)
+      if err then
+        return err
+      end
+      call('PERSIST', key)
+    end
+    if h.others then
+      call('HSET', key, 'synced', synced_text(h))
+    else
+      save(key, owner, member, h)
+    end
+  end
+end
+
+local function new_time(h)
+  local m = now
+  if low > m then
+    m = low
+  end
+  if h.m >= m then
+    m = h.m + 1
+  end
+  if m % SECOND == 0 then
+    m = m + 1              -- whole seconds are others'
+  end
+  if behind then
+    low = m + 1
+  end
+  return m
+end
+
+-- What is known of the pair, from the hash and the base; or a code.
+local function known(key, owner, member, base)
+  local h, err = edge_load(key)
+  if h == false then
+    return nil, failed(err)
+  end
+  if h and h.syn and h.gen == gen then
+    return h
+  end
+  if base == '' then
+    return nil, MISS
+  end
+  if base == 'a' then
+    if not h then
+      return {st = 0, m = 0, syn = 0, sm = 0, gen = gen, assumed = true, new = true}
+    end
+    if h.syn then
+      h.gen, h.touched = gen, true
+    end
+    h.assumed = true
+    return h
+  end
+  local seen, st, m, ctime = match(base, '^(%d+) ([01]) (%d+) (%d+)$')
+  seen, st, m = tonumber(seen), tonumber(st), tonumber(m)
+  if seen > now or now - seen > LOOKUP_MAX then
+    return nil, MISS
+  end
+  if not h then
+    return {st = st, m = m, syn = st, sm = m, gen = gen, new = true,
+            ctime = m > 0 and time_text(tonumber(ctime)) or nil}
+  end
+  h.touched = true
+  h.merged = edge_merge(h, st, m, gen)
+  return h
+end
+
+local function event(owner, member, op, base)
+  local key = edge_key(owner, member)
+  local h, code = known(key, owner, member, base)
+  if not h then
+    return code
+  end
+  local want = string.byte(op) - 48
+  local at = tonumber(string.sub(op, 3))
+  if at and at > now + AT_AHEAD then
+    return FUTURE
+  end
+  if (at and at <= h.m) or (h.st == want and not h.assumed) then
+    h.ctime = h.ctime or (h.new and time_text(now))
+    local err = not h.assumed and keep(key, owner, member, h)
+    return err and failed(err) or SAME
+  end
+  local changed = h.st ~= want and CHANGED or SAME
+  local err = mark(owner, member, want - h.st + (h.merged or 0))
+  if err then
+    return failed(err)
+  end
+  h.st, h.m = want, at or new_time(h)
+  h.ctime = h.ctime or (h.new and time_text(h.m))
+  save(key, owner, member, h)
+  if not h.new then
+    call('PERSIST', key)
+  end
+  return changed
+end
+
+local out = {format('%.0f', now)}
+for i = 2, #ARGV, 4 do
+  out[#out + 1] = event(ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3])
+end
+if behind then
+  pcall_redis('HSET', STATE, 'floor', format('%.0f', low - 1))
+end
+if err_text then
+  out[#out + 1] = err_text
+end
+return out

@@ -1,0 +1,36 @@
+-- SPDX-License-Identifier: MIT
+-- Reads a part of a batch's record, with the states as they are now: for a
+-- batch that was taken over, or a claim whose answer was lost.
+--   ARGV: batch, cursor, count
+-- Reply: now, floor for the ledger, next cursor ("0" at the end), number of
+-- rows, rows of 6, number of orphans, pairs of owner and delta.
+call('DEL', 'likesync:none')   -- a first write that is allowed at maxmemory
+local now = now_us()
+local state = call('HMGET', STATE, 'gen', 'floor')
+local gen, high = tonumber(state[1]) or 0, tonumber(state[2]) or 0
+if now > high then
+  high = now
+end
+
+local scan = call('HSCAN', BATCH .. ARGV[1], ARGV[2], 'COUNT', ARGV[3])
+local rows, orphans = {}, {}
+for i = 1, #scan[2], 2 do
+  local field = scan[2][i]
+  local owner, member = match(field, '^([^ ]+) (.*)$')
+  if member then
+    local h = edge_load(edge_key(owner, member), true)
+    high = high_put(high, row_put(rows, owner, member, h, gen), now)
+  else
+    orphans[#orphans + 1], orphans[#orphans + 2] = field, scan[2][i + 1]
+  end
+end
+
+local out = {format('%.0f', now), format('%.0f', high), scan[1], #rows / 6}
+for i = 1, #rows do
+  out[#out + 1] = rows[i]
+end
+out[#out + 1] = #orphans / 2
+for i = 1, #orphans do
+  out[#out + 1] = orphans[i]
+end
+return out

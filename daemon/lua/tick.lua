@@ -1,0 +1,38 @@
+-- SPDX-License-Identifier: MIT
+-- Once an interval: renews the leases of our batches, takes over batches whose
+-- lease has run out, and tells how things stand.
+--   ARGV: lease_ms, how many batches may be taken over, our batches...
+-- Reply: now, watermark (every event acked before it is in PostgreSQL or in the
+-- dead letters), owners in the registry, owners left in the pass, when the oldest
+-- second look was asked for (0: none), batches on record, owners with pairs on
+-- record, batches taken over...
+call('DEL', 'likesync:none')   -- a first write that is allowed at maxmemory
+local now = now_us()
+local lease_end = format('%.0f', now + ARGV[1] * 1000)
+for i = 3, #ARGV do
+  call('ZADD', LEASES, 'XX', lease_end, ARGV[i])
+end
+local taken = {}
+if ARGV[2] + 0 > 0 then
+  taken = call('ZRANGEBYSCORE', LEASES, '-inf', format('%.0f', now), 'LIMIT', 0,
+               ARGV[2])
+  for _, id in ipairs(taken) do
+    call('ZADD', LEASES, 'XX', lease_end, id)
+  end
+end
+
+local state = call('HMGET', STATE, 'pass_at', 'pass_prev')
+local left = call('SCARD', PASS)
+local through = tonumber(left > 0 and state[2] or state[1]) or 0
+local oldest = call('ZRANGE', BATCHES, 0, 0, 'WITHSCORES')
+if oldest[2] and tonumber(oldest[2]) < through then
+  through = tonumber(oldest[2])
+end
+local out = {format('%.0f', now), format('%.0f', through), call('SCARD', REGISTRY),
+             left, call('ZRANGE', AGAIN, 0, 0, 'WITHSCORES')[2] or '0',
+             call('ZCARD', BATCHES),
+             call('HLEN', ON_RECORD)}
+for _, id in ipairs(taken) do
+  out[#out + 1] = id
+end
+return out

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: MIT */
+/* likesyncd: the command line. */
+#include <getopt.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "daemon.h"
+
+#define EXIT_USAGE 2
+
+static const char usage[] =
+    "usage: likesyncd -c FILE [--check-config | --print-config]\n"
+    "\n"
+    "Takes likes over RESP into Redis and writes them to PostgreSQL. Runs in\n"
+    "the foreground and logs to stderr.\n"
+    "\n"
+    "  -c, --config FILE  configuration (INI)\n"
+    "      --check-config say whether it is good, and end\n"
+    "      --print-config print all of it, defaults too, and end\n"
+    "      --version      print the version, and end\n"
+    "      --help         print this, and end\n"
+    "\n"
+    "SIGTERM drains and ends within 10 s; SIGHUP reads the configuration "
+    "again.\n";
+
+enum mode {
+    MODE_RUN,
+    MODE_CHECK,
+    MODE_PRINT,
+    MODE_VERSION,
+    MODE_HELP,
+    MODE_BAD
+};
+
+static const struct option long_options[] = {
+    {"config", required_argument, NULL, 'c'},
+    {"check-config", no_argument, NULL, 'k'},
+    {"print-config", no_argument, NULL, 'p'},
+    {"version", no_argument, NULL, 'v'},
+    {"help", no_argument, NULL, 'h'},
+    {NULL, 0, NULL, 0},
+};
+
+static enum mode parse(int argc, char **argv, const char **path_r)
+{
+    enum mode mode = MODE_RUN;
+    int c;
+
+    while ((c = getopt_long(argc, argv, "c:", long_options, NULL)) != -1) {
+        switch (c) {
+        case 'c':
+            *path_r = optarg;
+            break;
+        case 'k':
+            mode = MODE_CHECK;
+            break;
+        case 'p':
+            mode = MODE_PRINT;
+            break;
+        case 'v':
+            return MODE_VERSION;
+        case 'h':
+            return MODE_HELP;
+        default:
+            return MODE_BAD;
+        }
+    }
+    if (optind < argc || !*path_r)
+        return MODE_BAD;
+    return mode;
+}
+
+static int load(struct options *o, const char *path)
+{
+    struct buf errors = {0};
+    int rc = options_load(o, path, &errors);
+
+    if (rc != 0)
+        fputs(buf_cstr(&errors), stderr);
+    buf_free(&errors);
+    return rc;
+}
+
+static int print(const struct options *o)
+{
+    struct buf text = {0};
+
+    options_print(o, true, &text);
+    fputs(buf_cstr(&text), stdout);
+    buf_free(&text);
+    return fflush(stdout) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+static int run(struct options *o, const char *path)
+{
+    struct daemon *d;
+    int status;
+
+    log_set_level((enum log_level)o->log_level);
+    d = daemon_new(o, path);
+    if (!d)
+        return EXIT_FAILURE;
+    status = daemon_run(d);
+    daemon_free(d);
+    return status;
+}
+
+static int with_config(enum mode mode, const char *path)
+{
+    struct options o;
+    int status = EXIT_FAILURE;
+
+    options_init(&o);
+    if (load(&o, path) == 0) {
+        if (mode == MODE_RUN)
+            status = run(&o, path);
+        else if (mode == MODE_PRINT)
+            status = print(&o);
+        else
+            status = printf("%s: good\n", path) < 0;
+    }
+    options_free(&o);
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    const char *path = NULL;
+    enum mode mode = parse(argc, argv, &path);
+
+    signal(SIGPIPE, SIG_IGN); /* hiredis and libpq write without MSG_NOSIGNAL */
+    switch (mode) {
+    case MODE_VERSION:
+        printf("likesyncd %s\n", LIKESYNCD_VERSION);
+        return EXIT_SUCCESS;
+    case MODE_HELP:
+        fputs(usage, stdout);
+        return EXIT_SUCCESS;
+    case MODE_BAD:
+        fputs(usage, stderr);
+        return EXIT_USAGE;
+    default:
+        return with_config(mode, path);
+    }
+}

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: MIT */
+/* FLUSHER: for the operator. */
+#include "services/commands.h"
+
+#include "base/num.h"
+#include "services/flusher.h"
+
+#define DRAIN_DEFAULT_MS 30000
+#define DRAIN_MAX_MS     3600000
+
+static void on_drained(void *arg, enum drain_result result)
+{
+    struct request *rq = arg;
+    struct buf *b = request_reply(rq);
+
+    switch (result) {
+    case DRAIN_DONE:
+        resp_simple(b, "OK");
+        break;
+    case DRAIN_TIMEOUT:
+        resp_error(b, "TIMEOUT not all is durable yet; it goes on (see FLUSHER "
+                      "STATUS)");
+        break;
+    case DRAIN_PAUSED:
+        resp_error(b, "ERR the flusher is paused: FLUSHER RESUME first");
+        break;
+    case DRAIN_ABORTED:
+        resp_error(b, "ERR the daemon stops; what is not durable yet stays in "
+                      "Redis");
+        break;
+    }
+    request_done(rq);
+}
+
+static void flusher_cmd_drain(struct commands *c, struct request *rq, int argc,
+                              const struct resp_arg *argv)
+{
+    int64_t ms = DRAIN_DEFAULT_MS;
+
+    if (argc == 3 && (num_parse_i64(argv[2].data, argv[2].len, &ms) != 0 ||
+                      ms < 1 || ms > DRAIN_MAX_MS)) {
+        resp_error(request_reply(rq),
+                   "ERR invalid timeout: expected milliseconds from 1 to %d",
+                   DRAIN_MAX_MS);
+        request_done(rq);
+        return;
+    }
+    flusher_drain(c->flusher, (uint64_t)ms, on_drained, rq);
+}
+
+static void put_field(struct buf *b, const char *name, int64_t v)
+{
+    resp_bulk_str(b, name);
+    resp_int(b, v);
+}
+
+static void put_text(struct buf *b, const char *name, const char *text)
+{
+    resp_bulk_str(b, name);
+    resp_bulk_str(b, text);
+}
+
+static void flusher_cmd_status(struct commands *c, struct request *rq)
+{
+    struct buf *b = request_reply(rq);
+    struct flusher_status st;
+    int64_t lag_us;
+
+    flusher_status(c->flusher, &st);
+    lag_us = st.through_us ? st.redis_now_us - st.through_us : -1;
+    resp_map(b, request_proto(rq), 11);
+    put_text(b, "version", LIKESYNCD_VERSION);
+    put_text(b, "instance", c->like->instance);
+    put_text(b, "flusher", st.paused ? "paused" : "running");
+    put_text(b, "redis", redis_state_text(c->like->redis));
+    put_text(b, "postgres", pg_state_text(c->like->pg));
+    put_field(b, "owners_dirty", st.owners_dirty);
+    put_field(b, "owners_on_record", st.owners_on_record);
+    put_field(b, "batches_on_record", st.batches);
+    put_field(b, "batches_own", st.batches_own);
+    put_field(b, "lag_ms", lag_us < 0 ? -1 : lag_us / 1000);
+    put_field(b, "synced_through_us", st.stored_us);
+    request_done(rq);
+}
+
+void cmd_flusher(struct commands *c, struct request *rq, int argc,
+                 const struct resp_arg *argv)
+{
+    const struct resp_arg *sub = &argv[1];
+    char shown[RESP_SHOW_MAX];
+
+    if (resp_arg_is(sub, "DRAIN") && argc <= 3) {
+        flusher_cmd_drain(c, rq, argc, argv);
+    } else if (resp_arg_is(sub, "PAUSE") && argc == 2) {
+        flusher_pause(c->flusher);
+        reply_ok(rq);
+    } else if (resp_arg_is(sub, "RESUME") && argc == 2) {
+        flusher_resume(c->flusher);
+        reply_ok(rq);
+    } else if (resp_arg_is(sub, "STATUS") && argc == 2) {
+        flusher_cmd_status(c, rq);
+    } else {
+        resp_error(request_reply(rq),
+                   "ERR unknown FLUSHER request '%s' with %d arguments: "
+                   "expected DRAIN [timeout-ms], PAUSE, RESUME or STATUS",
+                   resp_show(sub, shown), argc - 2);
+        request_done(rq);
+    }
+}

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: MIT */
+/* The command table, and the way from a request to its handler. */
+#include "services/commands.h"
+
+#include <strings.h>
+#include <string.h>
+
+const struct command command_table[] = {
+    {"like", -3, CMD_WRITE | CMD_FAST, cmd_like,
+     "user post [AT unix-time] [WITHCOUNT]",
+     "The user likes the post: 1 changed, 0 already so."},
+    {"unlike", -3, CMD_WRITE | CMD_FAST, cmd_unlike,
+     "user post [AT unix-time] [WITHCOUNT]",
+     "The user takes the like back: 1 changed, 0 already so."},
+    {"liked", -3, CMD_READ | CMD_FAST, cmd_liked, "user post [post ...]",
+     "Has the user liked each of these posts: array of 0 and 1."},
+    {"likecount", -2, CMD_READ | CMD_FAST, cmd_likecount, "post [post ...]",
+     "Likes of each post, durable and not yet synced."},
+    {"flusher", -2, CMD_ADMIN, cmd_flusher,
+     "DRAIN [timeout-ms] | PAUSE | RESUME | STATUS",
+     "Steers the flusher; admin listener only."},
+    {"ping", -1, CMD_FAST, cmd_ping, "[message]", "Is anybody there."},
+    {"echo", 2, CMD_FAST, cmd_echo, "message", "Returns the message."},
+    {"hello", -1, CMD_NO_AUTH | CMD_FAST, cmd_hello,
+     "[protover [AUTH username password] [SETNAME name]]",
+     "Chooses the protocol version."},
+    {"auth", -2, CMD_NO_AUTH | CMD_FAST, cmd_auth, "[username] password",
+     "Authenticates the connection."},
+    {"select", 2, CMD_FAST, cmd_select, "index", "There is one database: 0."},
+    {"client", -2, 0, cmd_client,
+     "GETNAME | ID | INFO | LIST | SETINFO LIB-NAME|LIB-VER value | "
+     "SETNAME name",
+     "Names and lists connections."},
+    {"command", -1, 0, cmd_command,
+     "[COUNT | DOCS [name ...] | INFO [name ...]]",
+     "Tells what commands there are."},
+    {"config", -2, 0, cmd_config, "GET parameter [parameter ...]",
+     "Answers the few parameters that Redis tools ask for."},
+    {"info", -1, 0, cmd_info, "[section ...]", "Tells about the daemon."},
+    {"readonly", 1, CMD_FAST, cmd_readonly, "",
+     "An error, as on a Redis without cluster."},
+    {"reset", 1, CMD_NO_AUTH | CMD_FAST, cmd_reset, "",
+     "Makes the connection as new."},
+    {"quit", -1, CMD_NO_AUTH | CMD_FAST, cmd_quit, "",
+     "Closes the connection."},
+};
+
+const size_t command_count = ARRAY_LEN(command_table);
+
+const struct command *command_find(const char *name, size_t len)
+{
+    for (size_t i = 0; i < command_count; i++) {
+        const struct command *cmd = &command_table[i];
+
+        if (strncasecmp(cmd->name, name, len) == 0 && !cmd->name[len])
+            return cmd;
+    }
+    return NULL;
+}
+
+/* ---- replies ---- */
+
+void reply_arity(struct request *rq, const char *name)
+{
+    resp_error(request_reply(rq),
+               "ERR wrong number of arguments for '%s' command", name);
+    request_done(rq);
+}
+
+void reply_unknown_subcommand(struct request *rq, const char *command,
+                              const struct resp_arg *sub)
+{
+    char shown[RESP_SHOW_MAX];
+
+    resp_error(request_reply(rq), "ERR unknown subcommand '%s'. Try %s HELP.",
+               resp_show(sub, shown), command);
+    request_done(rq);
+}
+
+void reply_ok(struct request *rq)
+{
+    resp_simple(request_reply(rq), "OK");
+    request_done(rq);
+}
+
+/* Redis' words, with at most 128 bytes of the arguments. */
+static void reply_unknown_command(struct request *rq, int argc,
+                                  const struct resp_arg *argv)
+{
+    char shown[RESP_SHOW_MAX];
+    struct buf args = {0};
+
+    for (int i = 1; i < argc && args.len < 128; i++)
+        buf_printf(&args, "'%.*s' ", 128 - (int)args.len,
+                   resp_show(&argv[i], shown));
+    resp_error(request_reply(rq),
+               "ERR unknown command '%s', with args beginning with: %s",
+               resp_show(&argv[0], shown), buf_cstr(&args));
+    buf_free(&args);
+    request_done(rq);
+}
+
+static void reply_no_auth(struct request *rq)
+{
+    resp_error(request_reply(rq), "NOAUTH Authentication required.");
+    request_done(rq);
+}
+
+static void reply_no_perm(struct request *rq, const struct command *cmd)
+{
+    resp_error(request_reply(rq),
+               "NOPERM '%s' is for the admin listener only (admin_listen)",
+               cmd->name);
+    request_done(rq);
+}
+
+/* ---- dispatch ---- */
+
+static bool arity_fits(const struct command *cmd, int argc)
+{
+    return cmd->arity >= 0 ? argc == cmd->arity : argc >= -cmd->arity;
+}
+
+void commands_on_open(void *arg, struct session *s)
+{
+    const struct commands *c = arg;
+
+    s->authed = c->password[0] == '\0' || s->admin;
+}
+
+void commands_on_request(void *arg, struct request *rq, int argc,
+                         const struct resp_arg *argv)
+{
+    struct commands *c = arg;
+    struct session *s = request_session(rq);
+    const struct command *cmd = command_find(argv[0].data, argv[0].len);
+
+    if (!s->authed && !(cmd && cmd->flags & CMD_NO_AUTH)) {
+        reply_no_auth(rq);
+    } else if (!cmd) {
+        reply_unknown_command(rq, argc, argv);
+    } else if (!arity_fits(cmd, argc)) {
+        reply_arity(rq, cmd->name);
+    } else if (cmd->flags & CMD_ADMIN && !s->admin) {
+        reply_no_perm(rq, cmd);
+    } else {
+        s->last_command = cmd->name;
+        cmd->run(c, rq, argc, argv);
+    }
+}

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: MIT */
+/* The commands clients may send: one table row each. */
+#ifndef SERVICES_COMMANDS_H
+#define SERVICES_COMMANDS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "adapters/server.h"
+#include "services/engine.h"
+
+struct flusher;
+struct ingest;
+struct lookup;
+
+/* What the handlers may use; all refs. */
+struct commands {
+    const struct engine *like;
+    struct ingest *ingest;
+    struct lookup *lookup;
+    struct flusher *flusher;
+    struct server *server;
+    const char *password; /* "" none */
+    uint64_t started_ms;  /* monotonic */
+    char run_id[41];
+};
+
+/* Where a command may be used, and what Redis clients are told of it. */
+#define CMD_ADMIN   (1u << 0) /* admin listener only */
+#define CMD_NO_AUTH (1u << 1) /* before authentication */
+#define CMD_WRITE   (1u << 2)
+#define CMD_READ    (1u << 3)
+#define CMD_FAST    (1u << 4)
+
+typedef void (*command_run)(struct commands *c, struct request *rq, int argc,
+                            const struct resp_arg *argv);
+
+struct command {
+    const char *name; /* lower case */
+    int arity;        /* as in Redis: the name counts; negative: at least */
+    unsigned flags;
+    command_run run;
+    const char *args; /* for people and redis-cli */
+    const char *summary;
+};
+
+extern const struct command command_table[];
+extern const size_t command_count;
+
+const struct command *command_find(const char *name, size_t len);
+
+/* For server_config. */
+void commands_on_open(void *arg, struct session *s);
+void commands_on_request(void *arg, struct request *rq, int argc,
+                         const struct resp_arg *argv);
+
+/* ---- handlers, by file ---- */
+
+/* conn.c */
+void cmd_auth(struct commands *, struct request *, int,
+              const struct resp_arg *);
+void cmd_echo(struct commands *, struct request *, int,
+              const struct resp_arg *);
+void cmd_hello(struct commands *, struct request *, int,
+               const struct resp_arg *);
+void cmd_ping(struct commands *, struct request *, int,
+              const struct resp_arg *);
+void cmd_quit(struct commands *, struct request *, int,
+              const struct resp_arg *);
+void cmd_readonly(struct commands *, struct request *, int,
+                  const struct resp_arg *);
+void cmd_reset(struct commands *, struct request *, int,
+               const struct resp_arg *);
+void cmd_select(struct commands *, struct request *, int,
+                const struct resp_arg *);
+/* client.c */
+void cmd_client(struct commands *, struct request *, int,
+                const struct resp_arg *);
+/* Takes over a name; false, with an error put, when it has spaces or the like
+ * or is longer than SESSION_NAME_MAX. */
+bool client_set_text(struct request *rq, char *to, const struct resp_arg *name,
+                     const char *what);
+/* introspect.c */
+void cmd_command(struct commands *, struct request *, int,
+                 const struct resp_arg *);
+void cmd_config(struct commands *, struct request *, int,
+                const struct resp_arg *);
+void cmd_info(struct commands *, struct request *, int,
+              const struct resp_arg *);
+/* likes.c */
+void cmd_like(struct commands *, struct request *, int,
+              const struct resp_arg *);
+void cmd_unlike(struct commands *, struct request *, int,
+                const struct resp_arg *);
+void cmd_liked(struct commands *, struct request *, int,
+               const struct resp_arg *);
+void cmd_likecount(struct commands *, struct request *, int,
+                   const struct resp_arg *);
+/* admin.c */
+void cmd_flusher(struct commands *, struct request *, int,
+                 const struct resp_arg *);
+
+/* ---- replies that several handlers give, in Redis' words ---- */
+
+void reply_arity(struct request *rq, const char *name);
+void reply_unknown_subcommand(struct request *rq, const char *command,
+                              const struct resp_arg *sub);
+void reply_ok(struct request *rq);
+
+#endif

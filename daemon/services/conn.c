@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: MIT */
+/* Connection commands, with Redis' replies (Redis 7.0: networking.c, acl.c). */
+#include "services/commands.h"
+
+#include <string.h>
+
+#include "base/num.h"
+#include "core/metrics.h"
+
+void cmd_ping(struct commands *c, struct request *rq, int argc,
+              const struct resp_arg *argv)
+{
+    (void)c;
+    if (argc > 2) {
+        reply_arity(rq, "ping");
+        return;
+    }
+    if (argc == 2)
+        resp_bulk(request_reply(rq), argv[1].data, argv[1].len);
+    else
+        resp_simple(request_reply(rq), "PONG");
+    request_done(rq);
+}
+
+void cmd_echo(struct commands *c, struct request *rq, int argc,
+              const struct resp_arg *argv)
+{
+    (void)c;
+    (void)argc;
+    resp_bulk(request_reply(rq), argv[1].data, argv[1].len);
+    request_done(rq);
+}
+
+void cmd_select(struct commands *c, struct request *rq, int argc,
+                const struct resp_arg *argv)
+{
+    int64_t db;
+
+    (void)c;
+    (void)argc;
+    if (num_parse_i64(argv[1].data, argv[1].len, &db) != 0)
+        resp_error(request_reply(rq),
+                   "ERR value is not an integer or out of range");
+    else if (db != 0)
+        resp_error(request_reply(rq), "ERR DB index is out of range");
+    else
+        resp_simple(request_reply(rq), "OK");
+    request_done(rq);
+}
+
+void cmd_readonly(struct commands *c, struct request *rq, int argc,
+                  const struct resp_arg *argv)
+{
+    (void)c;
+    (void)argc;
+    (void)argv;
+    resp_error(request_reply(rq),
+               "ERR This instance has cluster support disabled");
+    request_done(rq);
+}
+
+void cmd_reset(struct commands *c, struct request *rq, int argc,
+               const struct resp_arg *argv)
+{
+    struct session *s = request_session(rq);
+
+    (void)argc;
+    (void)argv;
+    commands_on_open(c, s);
+    s->proto = 2;
+    s->name[0] = '\0';
+    resp_simple(request_reply(rq), "RESET");
+    request_done(rq);
+}
+
+void cmd_quit(struct commands *c, struct request *rq, int argc,
+              const struct resp_arg *argv)
+{
+    (void)c;
+    (void)argc;
+    (void)argv;
+    request_close_after(rq);
+    reply_ok(rq);
+}
+
+/* ---- AUTH and HELLO ---- */
+
+/* Takes the same time wherever the two differ. */
+static bool same_secret(const char *secret, const struct resp_arg *given)
+{
+    size_t len = strlen(secret);
+    unsigned char differ = len != given->len;
+
+    for (size_t i = 0; i < given->len; i++)
+        differ |= (unsigned char)((unsigned char)given->data[i] ^
+                                  (unsigned char)secret[len ? i % len : 0]);
+    return !differ;
+}
+
+/* Without a password anybody is `default`, as in Redis. */
+static bool check_password(const struct commands *c, struct session *s,
+                           const struct resp_arg *user,
+                           const struct resp_arg *password)
+{
+    bool is_default = user->len == 7 && memcmp(user->data, "default", 7) == 0;
+    bool good = !c->password[0] || same_secret(c->password, password);
+
+    if (is_default && good) {
+        s->authed = true;
+        return true;
+    }
+    metric_add(M_AUTH_FAILURES, 1);
+    return false;
+}
+
+static void put_wrong_password(struct request *rq)
+{
+    resp_error(request_reply(rq), "WRONGPASS invalid username-password pair or "
+                                  "user is disabled.");
+}
+
+void cmd_auth(struct commands *c, struct request *rq, int argc,
+              const struct resp_arg *argv)
+{
+    static const struct resp_arg user_default = {"default", 7};
+    const struct resp_arg *user = argc == 3 ? &argv[1] : &user_default;
+
+    if (argc > 3)
+        resp_error(request_reply(rq), "ERR syntax error");
+    else if (argc == 2 && !c->password[0])
+        resp_error(request_reply(rq),
+                   "ERR AUTH <password> called without any password configured "
+                   "for the default user. Are you sure your configuration is "
+                   "correct?");
+    else if (check_password(c, request_session(rq), user, &argv[argc - 1]))
+        resp_simple(request_reply(rq), "OK");
+    else
+        put_wrong_password(rq);
+    request_done(rq);
+}
+
+struct hello {
+    const struct resp_arg *user; /* refs */
+    const struct resp_arg *password;
+    const struct resp_arg *name;
+    int64_t proto;
+};
+
+/* False when an error was put. */
+static bool hello_parse(struct request *rq, int argc,
+                        const struct resp_arg *argv, struct hello *h)
+{
+    char shown[RESP_SHOW_MAX];
+
+    if (argc < 2)
+        return true;
+    if (num_parse_i64(argv[1].data, argv[1].len, &h->proto) != 0) {
+        resp_error(request_reply(rq),
+                   "ERR Protocol version is not an integer or out of range");
+        return false;
+    }
+    if (h->proto < 2 || h->proto > 3) {
+        resp_error(request_reply(rq), "NOPROTO unsupported protocol version");
+        return false;
+    }
+    for (int i = 2; i < argc; i++) {
+        if (resp_arg_is(&argv[i], "AUTH") && argc - i > 2) {
+            h->user = &argv[i + 1];
+            h->password = &argv[i + 2];
+            i += 2;
+        } else if (resp_arg_is(&argv[i], "SETNAME") && argc - i > 1) {
+            h->name = &argv[++i];
+        } else {
+            resp_error(request_reply(rq),
+                       "ERR Syntax error in HELLO option '%s'",
+                       resp_show(&argv[i], shown));
+            return false;
+        }
+    }
+    return true;
+}
+
+static void put_hello(struct buf *b, const struct session *s)
+{
+    resp_map(b, s->proto, 7);
+    resp_bulk_str(b, "server");
+    resp_bulk_str(b, "redis"); /* clients refuse or warn about others */
+    resp_bulk_str(b, "version");
+    resp_bulk_str(b, "7.0.0");
+    resp_bulk_str(b, "proto");
+    resp_int(b, s->proto);
+    resp_bulk_str(b, "id");
+    resp_int(b, (int64_t)s->id);
+    resp_bulk_str(b, "mode");
+    resp_bulk_str(b, "standalone");
+    resp_bulk_str(b, "role");
+    resp_bulk_str(b, "master");
+    resp_bulk_str(b, "modules");
+    resp_array(b, 0);
+}
+
+static bool hello_apply(struct commands *c, struct request *rq,
+                        const struct hello *h)
+{
+    struct session *s = request_session(rq);
+
+    if (h->user && !check_password(c, s, h->user, h->password)) {
+        put_wrong_password(rq);
+        return false;
+    }
+    if (!s->authed) {
+        resp_error(request_reply(rq),
+                   "NOAUTH HELLO must be called with the client already "
+                   "authenticated, otherwise the HELLO <proto> AUTH <user> "
+                   "<pass> option can be used to authenticate the client and "
+                   "select the RESP protocol version at the same time");
+        return false;
+    }
+    if (h->name && !client_set_text(rq, s->name, h->name, "Client names"))
+        return false;
+    if (h->proto)
+        s->proto = (int)h->proto;
+    return true;
+}
+
+void cmd_hello(struct commands *c, struct request *rq, int argc,
+               const struct resp_arg *argv)
+{
+    struct hello h = {0};
+
+    if (hello_parse(rq, argc, argv, &h) && hello_apply(c, rq, &h))
+        put_hello(request_reply(rq), request_session(rq));
+    request_done(rq);
+}

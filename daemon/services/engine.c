@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: MIT */
+/* Scripts of a kind, and their arguments. */
+#include "services/engine.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "services/lua.h"
+
+static const struct {
+    enum script_id id;
+    const char *name;
+    const char *body;
+} script_table[] = {
+    {SCRIPT_EVENT, "event", lua_event},
+    {SCRIPT_CLAIM, "claim", lua_claim},
+    {SCRIPT_RELOAD, "reload", lua_reload},
+    {SCRIPT_ADOPT, "adopt", lua_adopt},
+    {SCRIPT_ACK, "ack", lua_ack},
+    {SCRIPT_ACK_ORPHANS, "ack_orphans", lua_ack_orphans},
+    {SCRIPT_TICK, "tick", lua_tick},
+    {SCRIPT_RECOVER, "recover", lua_recover},
+    {SCRIPT_STATE, "state", lua_state},
+};
+
+void engine_scripts_make(const struct edge_kind *kind,
+                         struct redis_script *scripts)
+{
+    for (size_t i = 0; i < ARRAY_LEN(script_table); i++) {
+        struct redis_script *s = &scripts[script_table[i].id];
+
+        s->name = script_table[i].name;
+        s->source = edge_script(kind, lua_common, script_table[i].body);
+        s->sha[0] = '\0';
+    }
+}
+
+void engine_scripts_free(struct redis_script *scripts)
+{
+    for (int i = 0; i < SCRIPT_COUNT; i++)
+        free((char *)(uintptr_t)scripts[i].source);
+}
+
+void args_put(struct args *a, const char *s, size_t len)
+{
+    if (a->n == a->cap) {
+        a->cap = a->cap ? 2 * a->cap : 64;
+        a->ends = mem_realloc(a->ends, (size_t)a->cap * sizeof(*a->ends));
+    }
+    buf_append(&a->text, s, len);
+    a->ends[a->n++] = a->text.len;
+}
+
+void args_put_str(struct args *a, const char *s)
+{
+    args_put(a, s, strlen(s));
+}
+
+void args_put_i64(struct args *a, int64_t v)
+{
+    args_put(a, "", 0);
+    buf_put_i64(&a->text, v);
+    a->ends[a->n - 1] = a->text.len;
+}
+
+void args_clear(struct args *a)
+{
+    a->n = 0;
+    buf_clear(&a->text, 64 * 1024);
+}
+
+void args_free(struct args *a)
+{
+    buf_free(&a->text);
+    free(a->ends);
+    memset(a, 0, sizeof(*a));
+}
+
+int args_send(struct args *a, const struct engine *e, enum script_id id,
+              redis_on_reply cb, void *arg)
+{
+    const char **argv = mem_alloc((size_t)(a->n + 1) * sizeof(*argv));
+    size_t *len = mem_alloc((size_t)(a->n + 1) * sizeof(*len));
+    size_t start = 0;
+    int rc;
+
+    for (int i = 0; i < a->n; i++) {
+        argv[i] = a->text.data + start;
+        len[i] = a->ends[i] - start;
+        start = a->ends[i];
+    }
+    rc = redis_script(e->redis, &e->scripts[id], a->n, argv, len, cb, arg);
+    free(argv);
+    free(len);
+    return rc;
+}

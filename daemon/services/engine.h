@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT */
+/* What the services of one kind of edge share: the kind, its scripts, and the
+ * backends. Filled in by the composition; all pointers are refs but the
+ * scripts' sources. */
+#ifndef SERVICES_ENGINE_H
+#define SERVICES_ENGINE_H
+
+#include "adapters/pg.h"
+#include "adapters/redis.h"
+#include "core/edge.h"
+#include "core/options.h"
+
+/* One row of the table in engine.c each. */
+enum script_id {
+    SCRIPT_EVENT,
+    SCRIPT_CLAIM,
+    SCRIPT_RELOAD,
+    SCRIPT_ADOPT,
+    SCRIPT_ACK,
+    SCRIPT_ACK_ORPHANS,
+    SCRIPT_TICK,
+    SCRIPT_RECOVER,
+    SCRIPT_STATE,
+    SCRIPT_COUNT
+};
+
+struct engine {
+    const struct edge_kind *kind;
+    enum id_type owner_type;
+    enum id_type member_type;
+    struct uv_loop_s *loop;
+    const struct options *options;
+    struct redis *redis;
+    struct pg *pg;
+    struct redis_script *scripts; /* ref: SCRIPT_COUNT of them */
+    char instance[32]; /* this process, in batch ids and the ledger */
+};
+
+/* Fills SCRIPT_COUNT scripts for a kind; engine_scripts_free frees their
+ * sources. */
+void engine_scripts_make(const struct edge_kind *kind,
+                         struct redis_script *scripts);
+void engine_scripts_free(struct redis_script *scripts);
+
+/* ---- script arguments ---- */
+
+struct args {
+    struct buf text;
+    size_t *ends; /* owned: where each argument ends in text */
+    int n;
+    int cap;
+};
+
+void args_put(struct args *a, const char *s, size_t len);
+void args_put_str(struct args *a, const char *s);
+void args_put_i64(struct args *a, int64_t v);
+void args_clear(struct args *a);
+void args_free(struct args *a);
+/* As redis_script; the arguments stay and may be sent again. */
+MUST_CHECK int args_send(struct args *a, const struct engine *e,
+                         enum script_id id, redis_on_reply cb, void *arg);
+
+#endif

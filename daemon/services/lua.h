@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: MIT */
+/* The texts of daemon/lua, embedded at build time. */
+#ifndef SERVICES_LUA_H
+#define SERVICES_LUA_H
+
+extern const char lua_common[];
+extern const char lua_ack[];
+extern const char lua_ack_orphans[];
+extern const char lua_adopt[];
+extern const char lua_claim[];
+extern const char lua_event[];
+extern const char lua_recover[];
+extern const char lua_reload[];
+extern const char lua_state[];
+extern const char lua_tick[];
+
+#endif

@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: MIT */
+/* Redis came, or came back.
+ *
+ * Happy path: connected → floor from PostgreSQL (when that is up) → recover.lua
+ * (generation, floor) → open. Every CHECK_MS: INFO, and recover.lua again when
+ * the run id or the replication id is another (a failover that kept the
+ * connection). Failure modes: not a primary, or a policy that may evict dirty
+ * keys: closed, asked again at each check. */
+#include "services/recovery.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "adapters/timer.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "services/engine.h"
+#include "services/sql.h"
+
+#define CHECK_MS 2000
+#define AGAIN_MS 200
+
+struct recovery {
+    const struct engine *engine;          /* ref */
+    const struct recovery_events *events; /* ref */
+    struct timer *timer;                  /* owned: next check or attempt */
+    struct redis_info info;
+    struct sql_job floor_job;
+    struct args args;
+    bool connected;
+    bool open;
+    bool was_open; /* once at least */
+    bool asking_floor;
+    bool recovering;
+    bool checking;
+};
+
+static void recover(struct recovery *r);
+
+static void set_open(struct recovery *r, bool open, const char *why)
+{
+    if (r->open == open)
+        return;
+    r->open = open;
+    metric_set(M_REDIS_UP, open);
+    if (open) {
+        r->was_open = true;
+        r->events->on_open(r->events->arg);
+    } else {
+        r->events->on_close(r->events->arg, why);
+    }
+}
+
+/* ---- what Redis is ---- */
+
+/* NULL when it may be used. */
+static const char *objection(const struct redis_info *info)
+{
+    if (!info->is_primary)
+        return "Redis is a replica";
+    if (strncmp(info->maxmemory_policy, "allkeys-", 8) == 0)
+        return "Redis evicts unsynced keys (maxmemory-policy allkeys-*)";
+    return NULL;
+}
+
+static void policy_log(const struct redis_info *info)
+{
+    if (strncmp(info->maxmemory_policy, "allkeys-", 8) == 0)
+        log_error("redis",
+                  "maxmemory-policy %s would evict likes that are not in "
+                  "PostgreSQL yet: set noeviction or volatile-*",
+                  info->maxmemory_policy);
+}
+
+static void aof_log(const struct redis_info *info)
+{
+    if (!info->aof_enabled)
+        log_warn("redis", "no append-only file (appendonly no): likes not in "
+                          "PostgreSQL yet are LOST when Redis dies");
+}
+
+/* ---- floor and generation ---- */
+
+static void on_recovered(void *arg, enum redis_outcome outcome,
+                         const struct redis_value *v)
+{
+    struct recovery *r = arg;
+    int64_t gen;
+    size_t len;
+
+    r->recovering = false;
+    if (!r->connected)
+        return;
+    if (outcome != REDIS_OK || redis_value_len(v) != 2) {
+        if (outcome == REDIS_ERROR || outcome == REDIS_FULL)
+            log_error("redis", "recover failed: %s", redis_value_str(v, &len));
+        timer_start(r->timer, AGAIN_MS, 0);
+        return;
+    }
+    gen = redis_value_int(redis_value_at(v, 0));
+    metric_set(M_GENERATION, (double)gen);
+    if (redis_value_int(redis_value_at(v, 1)) == 1)
+        log_warn("redis",
+                 "restarted or failed over: generation %lld; cached states "
+                 "are checked against PostgreSQL",
+                 (long long)gen);
+    set_open(r, true, "");
+    timer_start(r->timer, CHECK_MS, 0);
+}
+
+static void recover_send(struct recovery *r)
+{
+    if (!r->connected || r->recovering)
+        return;
+    args_clear(&r->args);
+    args_put_str(&r->args, r->info.run_id);
+    args_put_str(&r->args, r->info.replid);
+    args_put_i64(&r->args, r->events->floor_us(r->events->arg));
+    if (args_send(&r->args, r->engine, SCRIPT_RECOVER, on_recovered, r) == 0)
+        r->recovering = true;
+    else
+        timer_start(r->timer, AGAIN_MS, 0);
+}
+
+static void on_floor(void *arg, enum pg_outcome outcome,
+                     const struct pg_result *res)
+{
+    struct recovery *r = arg;
+
+    r->asking_floor = false;
+    if (outcome == PG_DONE)
+        r->events->on_floor(r->events->arg, sql_read_floor(res));
+    recover_send(r);
+}
+
+static void recover(struct recovery *r)
+{
+    if (!r->connected || r->asking_floor || r->recovering)
+        return;
+    sql_floor(&r->floor_job, r->engine);
+    r->floor_job.job.cb = on_floor;
+    r->floor_job.job.arg = r;
+    r->floor_job.job.timeout_ms =
+        (unsigned)r->engine->options->pg_lookup_timeout_ms;
+    if (pg_submit(r->engine->pg, PG_LANE_LOOKUP, &r->floor_job.job) == 0)
+        r->asking_floor = true;
+    else
+        recover_send(r);
+}
+
+/* ---- checks ---- */
+
+static void judge(struct recovery *r, const struct redis_info *info)
+{
+    bool other = strcmp(info->run_id, r->info.run_id) != 0 ||
+                 strcmp(info->replid, r->info.replid) != 0;
+    bool policy = strcmp(info->maxmemory_policy, r->info.maxmemory_policy) != 0;
+    bool aof = info->aof_enabled != r->info.aof_enabled;
+    const char *no = objection(info);
+
+    r->info = *info;
+    if (policy)
+        policy_log(info);
+    if (aof)
+        aof_log(info);
+    if (no)
+        set_open(r, false, no);
+    else if (other || !r->open) {
+        recover(r);
+        return;
+    }
+    timer_start(r->timer, CHECK_MS, 0);
+}
+
+static void on_info(void *arg, enum redis_outcome outcome,
+                    const struct redis_value *v)
+{
+    struct recovery *r = arg;
+    struct redis_info info;
+    const char *text;
+    size_t len;
+
+    r->checking = false;
+    if (!r->connected)
+        return;
+    text = redis_value_str(v, &len);
+    if (outcome == REDIS_OK && redis_parse_info(text, len, &info) == 0)
+        judge(r, &info);
+    else
+        timer_start(r->timer, CHECK_MS, 0);
+}
+
+static void on_timer(void *arg)
+{
+    struct recovery *r = arg;
+    const char *argv[] = {"INFO"};
+
+    if (!r->connected || r->checking)
+        return;
+    if (redis_call(r->engine->redis, 1, argv, NULL, on_info, r) == 0)
+        r->checking = true;
+    else
+        timer_start(r->timer, AGAIN_MS, 0);
+}
+
+/* ---- public ---- */
+
+struct recovery *recovery_new(const struct engine *e,
+                              const struct recovery_events *events)
+{
+    struct recovery *r = mem_zalloc(sizeof(*r));
+
+    r->engine = e;
+    r->events = events;
+    r->timer = timer_new(e->loop, on_timer, r);
+    return r;
+}
+
+void recovery_free(struct recovery *r)
+{
+    if (!r)
+        return;
+    timer_free(r->timer);
+    sql_job_free(&r->floor_job);
+    args_free(&r->args);
+    free(r);
+}
+
+int recovery_redis_up(struct recovery *r, const struct redis_info *info)
+{
+    const char *no = objection(info);
+
+    policy_log(info);
+    aof_log(info);
+    r->info = *info;
+    r->recovering = false;
+    r->checking = false;
+    if (no && !r->was_open && info->is_primary) {
+        r->events->on_refused(r->events->arg);
+        return -1;
+    }
+    if (no) {
+        log_warn("redis", "not used: %s", no);
+        return -1;
+    }
+    r->connected = true;
+    recover(r);
+    return 0;
+}
+
+void recovery_redis_down(struct recovery *r, const char *why)
+{
+    r->connected = false;
+    timer_stop(r->timer);
+    set_open(r, false, why);
+}
+
+/* The floor may be higher than what Redis was told without PostgreSQL. */
+void recovery_pg_up(struct recovery *r)
+{
+    recover(r);
+}
+
+bool recovery_is_open(const struct recovery *r)
+{
+    return r->open;
+}
+
+const struct redis_info *recovery_info(const struct recovery *r)
+{
+    return &r->info;
+}

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: MIT */
+/* Checks version, column types and rights at each connect. */
+#include "services/schema.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "core/pgarray.h"
+#include "services/engine.h"
+
+/* One row per column of our tables that exists: recovery and version (the same
+ * in all rows), table, column, type, may we write. At least one row. */
+static const char check_sql[] =
+    "SELECT pg_is_in_recovery()::int::bigint,"
+    " obj_description(to_regclass('sync_state'), 'pg_class'),"
+    " t.name, a.attname::text, a.atttypid::bigint,"
+    " (has_table_privilege(c.oid, 'SELECT')"
+    " AND has_table_privilege(c.oid, 'INSERT')"
+    " AND has_table_privilege(c.oid, 'UPDATE'))::int::bigint"
+    " FROM (VALUES ('user_like_post'), ('post_like'), ('sync_batch'),"
+    " ('sync_dead_letter'), ('sync_state')) AS t(name)"
+    " LEFT JOIN pg_class c ON c.oid = to_regclass(t.name)"
+    " LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0"
+    " AND NOT a.attisdropped";
+
+enum { COL_RECOVERY, COL_VERSION, COL_TABLE, COL_COLUMN, COL_TYPE, COL_RIGHTS };
+
+static const char apply[] = "apply sql/schema.sql (psql -d DB -f schema.sql)";
+
+struct pg_stmt schema_check(void)
+{
+    return (struct pg_stmt){check_sql, NULL, 0};
+}
+
+static bool text_is(const struct pg_result *r, int row, int col,
+                    const char *text)
+{
+    int len;
+    const char *p = pg_result_value(r, 0, row, col, &len);
+
+    return p && (size_t)len == strlen(text) &&
+           memcmp(p, text, (size_t)len) == 0;
+}
+
+static int64_t number(const struct pg_result *r, int row, int col)
+{
+    int len;
+    const char *p = pg_result_value(r, 0, row, col, &len);
+
+    return p ? pgvalue_i64(p) : 0;
+}
+
+static int check_version(const struct pg_result *r, char *why, size_t size)
+{
+    char want[64];
+    int len;
+    const char *have = pg_result_value(r, 0, 0, COL_VERSION, &len);
+
+    snprintf(want, sizeof(want), "likesyncd schema version %d", SCHEMA_VERSION);
+    if (text_is(r, 0, COL_VERSION, want))
+        return 0;
+    if (have)
+        snprintf(why, size,
+                 "the database has \"%.*s\", expected \"%s\": %s of this "
+                 "version",
+                 len, have, want, apply);
+    else
+        snprintf(why, size, "the tables are not there: %s", apply);
+    return -1;
+}
+
+struct expected {
+    const char *table;
+    const char *column;
+    uint32_t oid;
+};
+
+static int check_column(const struct pg_result *r, const struct expected *x,
+                        char *why, size_t size)
+{
+    for (int row = 0; row < pg_result_rows(r, 0); row++) {
+        if (!text_is(r, row, COL_TABLE, x->table) ||
+            !text_is(r, row, COL_COLUMN, x->column))
+            continue;
+        if (!number(r, row, COL_RIGHTS)) {
+            snprintf(why, size,
+                     "no right to read and write %s: apply sql/roles.sql",
+                     x->table);
+            return -1;
+        }
+        if (number(r, row, COL_TYPE) == x->oid)
+            return 0;
+        snprintf(why, size,
+                 "%s.%s has another type than [ids] says: make them the same",
+                 x->table, x->column);
+        return -1;
+    }
+    snprintf(why, size, "%s.%s is not there: %s", x->table, x->column, apply);
+    return -1;
+}
+
+int schema_judge(const struct engine *e, const struct pg_result *r, char *why,
+                 size_t size)
+{
+    const struct expected expected[] = {
+        {"user_like_post", "post_id", id_type_oid(e->owner_type)},
+        {"user_like_post", "user_id", id_type_oid(e->member_type)},
+        {"user_like_post", "status", PG_OID_INT2},
+        {"user_like_post", "prev_status", PG_OID_INT2},
+        {"user_like_post", "ctime", PG_OID_TIMESTAMPTZ},
+        {"user_like_post", "mtime", PG_OID_TIMESTAMPTZ},
+        {"post_like", "post_id", id_type_oid(e->owner_type)},
+        {"post_like", "like_count", PG_OID_INT8},
+        {"post_like", "unattributed", PG_OID_INT8},
+        {"sync_batch", "batch_id", PG_OID_TEXT},
+        {"sync_dead_letter", "reason", PG_OID_TEXT},
+        {"sync_state", "synced_through", PG_OID_TIMESTAMPTZ},
+    };
+
+    if (pg_result_rows(r, 0) < 1) {
+        snprintf(why, size, "the catalogs gave no answer");
+        return -1;
+    }
+    if (number(r, 0, COL_RECOVERY)) {
+        snprintf(why, size, "it is a standby: waiting for a primary");
+        return -1;
+    }
+    if (check_version(r, why, size) != 0)
+        return -1;
+    for (size_t i = 0; i < ARRAY_LEN(expected); i++)
+        if (check_column(r, &expected[i], why, size) != 0)
+            return -1;
+    return 0;
+}

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: MIT */
+/* Whether the tables are those that this daemon writes. */
+#ifndef SERVICES_SCHEMA_H
+#define SERVICES_SCHEMA_H
+
+#include <stddef.h>
+
+#include "adapters/pg.h"
+
+struct engine;
+
+#define SCHEMA_VERSION 1
+
+/* For pg_config.check; reads catalogs only, so it succeeds on any database. */
+struct pg_stmt schema_check(void);
+/* For pg_config.on_check: 0, or -1 with what is wrong and what to run. */
+int schema_judge(const struct engine *e, const struct pg_result *result,
+                 char *why, size_t size);
+
+#endif
