@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "adapters/redis_dial.h"
 #include "fake_redis.h"
 
 #define RULES(r) r, ARRAY_LEN(r)
@@ -282,6 +283,59 @@ static void test_blackhole(void **state)
     fixture_free_redis(&f);
     blackhole_close(&b);
     fixture_end(&f);
+}
+
+/* Of a host's two addresses the first one refuses. */
+struct dialled {
+    struct redis_dial dial;
+    struct redis_link *link;
+    int opened;
+    int broken;
+};
+
+static void on_link_open(void *arg)
+{
+    ((struct dialled *)arg)->opened++;
+}
+
+static void on_link_broken(void *arg, const char *why)
+{
+    struct dialled *d = arg;
+    char next_why[128];
+
+    assert_string_equal(why, "Connection refused");
+    d->broken++;
+    redis_link_close(d->link);
+    d->link = redis_dial_next(&d->dial, next_why, sizeof(next_why));
+    assert_non_null(d->link);
+}
+
+static void test_next_address(void **state)
+{
+    const struct redis_link_events events = {.on_open = on_link_open,
+                                             .on_broken = on_link_broken};
+    struct fixture f;
+    struct fake k;
+    struct dialled d = {.opened = 0};
+    char why[128];
+
+    (void)state;
+    start(&f, &k, no_rules, 0);
+    d.dial =
+        (struct redis_dial){.loop = &f.loop,
+                            .address = &f.config.address,
+                            .events = &events,
+                            .arg = &d,
+                            .addresses = {2, {"127.0.0.2", "127.0.0.1"}, ""}};
+    d.link = redis_dial_next(&d.dial, why, sizeof(why));
+    assert_non_null(d.link);
+    FIXTURE_WAIT(&f, d.opened == 1);
+    assert_int_equal(d.broken, 1);
+    assert_int_equal(k.connections, 1);
+    assert_null(redis_dial_next(&d.dial, why, sizeof(why)));
+    assert_string_equal(why, "");
+    redis_link_close(d.link);
+    end(&f, &k);
 }
 
 static void test_on_up_refuses(void **state)
@@ -754,6 +808,7 @@ int main(void)
         cmocka_unit_test(test_unknown_host),
         cmocka_unit_test(test_tls_is_never_plaintext),
         cmocka_unit_test(test_blackhole),
+        cmocka_unit_test(test_next_address),
         cmocka_unit_test(test_on_up_refuses),
         cmocka_unit_test(test_values),
         cmocka_unit_test(test_arrays),
