@@ -67,31 +67,23 @@ static void on_totals(void *arg, enum pg_outcome outcome,
 static void ask_redis(struct counts *c, const struct counts_owner *owners)
 {
     const struct edge_kind *k = c->engine->kind;
-    const char **argv = mem_alloc((c->n + 1) * sizeof(*argv));
-    size_t *len = mem_alloc((c->n + 1) * sizeof(*len));
-    size_t *at = mem_alloc((c->n + 1) * sizeof(*at));
-    struct buf keys = {0};
+    struct args args = {0};
+    struct buf key = {0};
 
+    args_put_str(&args, "MGET");
     for (size_t i = 0; i < c->n; i++) {
-        at[i] = keys.len;
-        buf_puts(&keys, k->counter_prefix);
-        buf_append(&keys, owners[i].key, owners[i].len);
-        buf_puts(&keys, k->counter_suffix);
-        len[i + 1] = keys.len - at[i];
+        key.len = 0;
+        buf_puts(&key, k->counter_prefix);
+        buf_append(&key, owners[i].key, owners[i].len);
+        buf_puts(&key, k->counter_suffix);
+        args_put(&args, key.data, key.len);
     }
-    for (size_t i = 0; i < c->n; i++)
-        argv[i + 1] = keys.data + at[i];
-    argv[0] = "MGET";
-    len[0] = 4;
-    if (redis_call(c->engine->redis, (int)c->n + 1, argv, len, on_counters,
-                   c) == 0)
+    if (args_call(&args, c->engine, on_counters, c) == 0)
         c->waiting++;
     else
         c->why = "Redis is away";
-    buf_free(&keys);
-    free(argv);
-    free(len);
-    free(at);
+    buf_free(&key);
+    args_free(&args);
 }
 
 static void ask_postgres(struct counts *c, const struct counts_owner *owners)

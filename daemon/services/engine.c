@@ -77,20 +77,46 @@ void args_free(struct args *a)
     memset(a, 0, sizeof(*a));
 }
 
-int args_send(struct args *a, const struct engine *e, enum script_id id,
-              redis_on_reply cb, void *arg)
+/* argv and lengths, pointing into the text; freed by the caller. */
+static void args_spread(const struct args *a, const char ***argv_r,
+                        size_t **len_r)
 {
     const char **argv = mem_alloc((size_t)(a->n + 1) * sizeof(*argv));
     size_t *len = mem_alloc((size_t)(a->n + 1) * sizeof(*len));
     size_t start = 0;
-    int rc;
 
     for (int i = 0; i < a->n; i++) {
         argv[i] = a->text.data + start;
         len[i] = a->ends[i] - start;
         start = a->ends[i];
     }
+    *argv_r = argv;
+    *len_r = len;
+}
+
+int args_send(struct args *a, const struct engine *e, enum script_id id,
+              redis_on_reply cb, void *arg)
+{
+    const char **argv;
+    size_t *len;
+    int rc;
+
+    args_spread(a, &argv, &len);
     rc = redis_script(e->redis, &e->scripts[id], a->n, argv, len, cb, arg);
+    free(argv);
+    free(len);
+    return rc;
+}
+
+int args_call(struct args *a, const struct engine *e, redis_on_reply cb,
+              void *arg)
+{
+    const char **argv;
+    size_t *len;
+    int rc;
+
+    args_spread(a, &argv, &len);
+    rc = redis_call(e->redis, a->n, argv, len, cb, arg);
     free(argv);
     free(len);
     return rc;

@@ -59,5 +59,8 @@ void args_free(struct args *a);
 /* As redis_script; the arguments stay and may be sent again. */
 MUST_CHECK int args_send(struct args *a, const struct engine *e,
                          enum script_id id, redis_on_reply cb, void *arg);
+/* As redis_call: the first argument is the command. */
+MUST_CHECK int args_call(struct args *a, const struct engine *e,
+                         redis_on_reply cb, void *arg);
 
 #endif

@@ -443,10 +443,13 @@ void flusher_release(struct flusher *f)
     snprintf(key, sizeof(key), "likesync:leases:%s", f->engine->kind->name);
     LIST_FOREACH(it, &f->flights)
     {
-        const char *argv[] = {"ZADD", key, "XX", "0", flight_id(flight_of(it))};
-
-        if (redis_call(f->engine->redis, ARRAY_LEN(argv), argv, NULL,
-                       on_released, NULL) != 0)
+        args_clear(&f->args);
+        args_put_str(&f->args, "ZADD");
+        args_put_str(&f->args, key);
+        args_put_str(&f->args, "XX");
+        args_put_str(&f->args, "0");
+        args_put_str(&f->args, flight_id(flight_of(it)));
+        if (args_call(&f->args, f->engine, on_released, NULL) != 0)
             return; /* the leases run out by themselves */
     }
 }

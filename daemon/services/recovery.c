@@ -194,11 +194,12 @@ static void on_info(void *arg, enum redis_outcome outcome,
 static void on_timer(void *arg)
 {
     struct recovery *r = arg;
-    const char *argv[] = {"INFO"};
 
     if (!r->connected || r->checking)
         return;
-    if (redis_call(r->engine->redis, 1, argv, NULL, on_info, r) == 0)
+    args_clear(&r->args);
+    args_put_str(&r->args, "INFO");
+    if (args_call(&r->args, r->engine, on_info, r) == 0)
         r->checking = true;
     else
         timer_start(r->timer, AGAIN_MS, 0);

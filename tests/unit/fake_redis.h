@@ -193,7 +193,8 @@ static void fake_on_read(uv_stream_t *s, ssize_t n, const uv_buf_t *b)
         return;
     }
     c->in.len += (size_t)n;
-    fake_on_data(c);
+    if (!uv_is_closing((uv_handle_t *)&c->fake->listener))
+        fake_on_data(c);
 }
 
 static void fake_on_connection(uv_stream_t *s, int status)
