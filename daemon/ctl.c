@@ -163,7 +163,7 @@ static int verb_drain(struct ctl *ctl)
     char timeout[24];
     const char *words[] = {"FLUSHER", "DRAIN", timeout};
     struct ctl_conn watch;
-    struct resp_value v;
+    struct resp_value v = {0};
     int rc;
 
     snprintf(timeout, sizeof(timeout), "%lld", (long long)ctl->timeout_ms);

@@ -329,6 +329,7 @@ static void on_status(void *arg)
     struct daemon *d = arg;
     struct flusher_status st;
     uint64_t now = now_ms();
+    int64_t unsynced;
     double lag = 0;
 
     metric_set(M_LOOP_DELAY, now > d->status_due_ms
@@ -336,12 +337,13 @@ static void on_status(void *arg)
                                  : 0);
     d->status_due_ms = now + STATUS_MS;
     flusher_status(d->flusher, &st);
+    unsynced = st.owners_dirty + st.owners_on_record;
     if (st.through_us)
         lag = (double)(st.redis_now_us - st.through_us) / 1e6;
     notify_status("%sredis: %s; postgres: %s; %lld posts unsynced, lag %.1f s",
                   d->stopping ? "stopping; " : "",
                   redis_state_text(d->like.redis), pg_state_text(d->like.pg),
-                  (long long)(st.owners_dirty + st.owners_on_record), lag);
+                  (long long)unsynced, lag);
 }
 
 static void on_watchdog(void *arg)

@@ -33,7 +33,7 @@ tidy() {
     tool=$(version_14 clang-tidy)
     sed -n 's/^ *"file": "\(.*\/daemon\/.*\.c\)",*$/\1/p' \
         "$1/compile_commands.json" |
-        xargs -P "$(nproc)" -n 4 "$tool" --quiet -p "$1"
+        xargs -P "$(nproc)" -n 1 "$tool" --quiet -p "$1"
 }
 
 case ${1-} in

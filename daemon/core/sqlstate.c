@@ -31,6 +31,8 @@ static const struct {
     {"23502", SQL_DATA},      /* not_null_violation */
     {"23503", SQL_DATA},      /* foreign_key_violation */
     {"23514", SQL_DATA},      /* check_violation */
+    {"23P01", SQL_DATA},      /* exclusion_violation */
+    {"P0001", SQL_DATA},      /* raise_exception: a trigger refuses the row */
     {"28", SQL_CONFIG},       /* invalid authorization */
     {"3D", SQL_CONFIG},       /* invalid catalog name */
     {"3F", SQL_CONFIG},       /* invalid schema name */

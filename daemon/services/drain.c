@@ -98,7 +98,6 @@ void drains_progress(struct drains *d, const struct drain_progress *p)
 
 void drains_abort(struct drains *d)
 {
-    while (!list_empty(&d->waiting))
-        waiter_done(LIST_ENTRY(d->waiting.next, struct waiter, node),
-                    DRAIN_ABORTED);
+    LIST_FOREACH_SAFE(it, &d->waiting)
+    waiter_done(LIST_ENTRY(it, struct waiter, node), DRAIN_ABORTED);
 }

@@ -192,11 +192,8 @@ void lookup_free(struct lookup *l)
 {
     if (!l)
         return;
-    while (!list_empty(&l->waiting)) {
-        struct list *node = list_pop_front(&l->waiting);
-
-        item_done(l, LIST_ENTRY(node, struct item, node), NULL);
-    }
+    LIST_FOREACH_SAFE(it, &l->waiting)
+    item_done(l, LIST_ENTRY(it, struct item, node), NULL);
     timer_free(l->turn);
     free(l);
 }

@@ -335,6 +335,7 @@ static void on_written(void *arg, enum pg_outcome outcome,
     struct writer *w = arg;
     struct segment *s = &w->stack[w->depth - 1];
     size_t n = s->to - s->from;
+    bool stuck;
 
     w->job_under_way = false;
     if (outcome == PG_DONE) {
@@ -351,13 +352,12 @@ static void on_written(void *arg, enum pg_outcome outcome,
         segment_done(w);
         return;
     }
-    if (outcome == PG_FAILED && n > 1 &&
-        sqlstate_action(pg_result_sqlstate(r)) == SQL_RETRY &&
-        ++s->attempts >= RETRIES)
-        halve(w);
-    else if (!rows_at_fault(w, outcome, r))
+    stuck = outcome == PG_FAILED && n > 1 &&
+            sqlstate_action(pg_result_sqlstate(r)) == SQL_RETRY &&
+            ++s->attempts >= RETRIES;
+    if (!stuck && !rows_at_fault(w, outcome, r))
         return;
-    else if (n > 1)
+    if (n > 1)
         halve(w);
     else
         dead_letter(w, r);

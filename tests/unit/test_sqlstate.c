@@ -37,7 +37,7 @@ static void test_actions(void **state)
         {"21000", SQL_OTHER},     {"23001", SQL_OTHER},
         {"23P01", SQL_OTHER},     {"25P02", SQL_OTHER},
         {"40002", SQL_OTHER},     {"57P04", SQL_OTHER},
-        {"P0001", SQL_OTHER},     {"XX000", SQL_OTHER},
+        {"P0001", SQL_DATA},      {"XX000", SQL_OTHER},
         {"5", SQL_OTHER},
     };
     (void)state;
