@@ -12,7 +12,7 @@ enum sql_action {
     SQL_RETRY,
     /* 53, 58: back off up to 60 s, alarm, keep everything. */
     SQL_RESOURCE,
-    /* 22, 23502, 23503, 23514: find the row, dead letter. */
+    /* 22, 23502, 23503, 23514, 23P01, P0001: find the row, dead letter. */
     SQL_DATA,
     /* 28, 3D, 3F, 42: stop, alarm, try again slowly. */
     SQL_CONFIG,

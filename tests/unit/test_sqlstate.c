@@ -35,7 +35,7 @@ static void test_actions(void **state)
         {"3F000", SQL_CONFIG},    {"42501", SQL_CONFIG},
         {"42P01", SQL_CONFIG},    {"42703", SQL_CONFIG},
         {"21000", SQL_OTHER},     {"23001", SQL_OTHER},
-        {"23P01", SQL_OTHER},     {"25P02", SQL_OTHER},
+        {"23P01", SQL_DATA},      {"25P02", SQL_OTHER},
         {"40002", SQL_OTHER},     {"57P04", SQL_OTHER},
         {"P0001", SQL_DATA},      {"XX000", SQL_OTHER},
         {"5", SQL_OTHER},
