@@ -153,7 +153,8 @@ static void claim_read(struct flight *fl, const struct redis_value *v)
     size_t n_orphans = (size_t)redis_value_int(at(v, i));
     char orphan_id[BATCH_ID_MAX + 2];
 
-    fault_point("claimed");
+    if (n + n_orphans > 0)
+        fault_point("claimed");
     claimed_at(fl, redis_value_int(at(v, 1)));
     metric_add(M_ROWS_CLAIMED, n);
     fl->may_start_pass = false;
@@ -226,10 +227,12 @@ static void on_reload(void *arg, enum redis_outcome outcome,
              redis_value_str(at(v, 2), &len));
     i = read_rows(fl, v, 4, (size_t)redis_value_int(at(v, 3)));
     read_orphans(fl, v, i + 1, (size_t)redis_value_int(at(v, i)));
-    if (strcmp(fl->cursor, "0") != 0)
+    if (strcmp(fl->cursor, "0") != 0) {
         reload_send(fl);
-    else
-        write_start(fl);
+        return;
+    }
+    fault_point("reloaded");
+    write_start(fl);
 }
 
 static void reload_send(struct flight *fl)

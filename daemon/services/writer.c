@@ -150,6 +150,7 @@ static void on_adopted(void *arg, enum redis_outcome outcome,
         r->mtime_us = redis_value_int(redis_value_at(v, i + 1));
         i += 2;
     }
+    fault_point("adopted");
     w->adopt_from = row;
     next(w);
 }
@@ -266,6 +267,7 @@ static void on_dead(void *arg, enum pg_outcome outcome,
             again(w, RESOURCE_CAP_MS);
         return;
     }
+    fault_point("dead_lettered");
     sql_read_states(r, 1, w->batch, s->from, s->to, false);
     w->batch->rows[s->from].dead = true;
     metric_add(M_DEAD_LETTERS, 1);
@@ -325,6 +327,7 @@ static void on_read_back(void *arg, enum pg_outcome outcome,
             again(w, CONFIG_CAP_MS);
         return;
     }
+    fault_point("read_back");
     sql_read_states(r, 0, w->batch, s->from, s->to, false);
     segment_done(w);
 }
