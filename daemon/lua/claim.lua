@@ -42,7 +42,7 @@ local function look_again(item)
     elseif delta then
       orphans[#orphans + 1], orphans[#orphans + 2] = item, delta
       orphan_record[#orphan_record + 1] = item
-      orphan_record[#orphan_record + 2] = delta
+      orphan_record[#orphan_record + 1] = delta
     end
   end
 end
