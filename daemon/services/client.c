@@ -56,9 +56,7 @@ static void client_text(struct commands *c, struct request *rq, bool all)
         server_each_session(c->server, on_session, &text);
     else
         put_client(&text, request_session(rq));
-    resp_bulk(request_reply(rq), text.data, text.len);
-    buf_free(&text);
-    request_done(rq);
+    reply_text(rq, &text);
 }
 
 static void client_getname(struct request *rq)
@@ -97,27 +95,65 @@ static void client_setinfo(struct request *rq, const struct resp_arg *argv)
     request_done(rq);
 }
 
+/* The subcommands; argc counts CLIENT and the subcommand. */
+static const struct {
+    const char *name;
+    const char *full_name; /* in messages */
+    int argc;
+} client_table[] = {
+    {"GETNAME", "client|getname", 2}, {"HELP", "client|help", 2},
+    {"ID", "client|id", 2},           {"INFO", "client|info", 2},
+    {"LIST", "client|list", 0},       {"SETINFO", "client|setinfo", 4},
+    {"SETNAME", "client|setname", 3},
+};
+
+/* False when an error was put and the request is done. */
+static bool client_arity_fits(struct request *rq, int argc,
+                              const struct resp_arg *sub)
+{
+    for (size_t i = 0; i < ARRAY_LEN(client_table); i++) {
+        if (!resp_arg_is(sub, client_table[i].name))
+            continue;
+        if (client_table[i].argc == 0 || client_table[i].argc == argc)
+            return true;
+        reply_arity(rq, client_table[i].full_name);
+        return false;
+    }
+    reply_unknown_subcommand(rq, "CLIENT", sub);
+    return false;
+}
+
+static void client_list(struct commands *c, struct request *rq, int argc)
+{
+    if (argc == 2) {
+        client_text(c, rq, true);
+        return;
+    }
+    resp_error(request_reply(rq), "ERR syntax error"); /* filters */
+    request_done(rq);
+}
+
 void cmd_client(struct commands *c, struct request *rq, int argc,
                 const struct resp_arg *argv)
 {
     const struct resp_arg *sub = &argv[1];
 
-    if (resp_arg_is(sub, "SETNAME") && argc == 3) {
+    if (!client_arity_fits(rq, argc, sub))
+        return;
+    if (resp_arg_is(sub, "SETNAME")) {
         client_setname(rq, &argv[2]);
-    } else if (resp_arg_is(sub, "SETNAME")) {
-        reply_arity(rq, "client|setname");
-    } else if (resp_arg_is(sub, "SETINFO") && argc == 4) {
-        client_setinfo(rq, argv);
     } else if (resp_arg_is(sub, "SETINFO")) {
-        reply_arity(rq, "client|setinfo");
+        client_setinfo(rq, argv);
     } else if (resp_arg_is(sub, "GETNAME")) {
         client_getname(rq);
-    } else if (resp_arg_is(sub, "ID")) {
+    } else if (resp_arg_is(sub, "HELP")) {
+        reply_help(rq, "CLIENT");
+    } else if (resp_arg_is(sub, "INFO")) {
+        client_text(c, rq, false);
+    } else if (resp_arg_is(sub, "LIST")) {
+        client_list(c, rq, argc);
+    } else { /* ID */
         resp_int(request_reply(rq), (int64_t)request_session(rq)->id);
         request_done(rq);
-    } else if (resp_arg_is(sub, "INFO") || resp_arg_is(sub, "LIST")) {
-        client_text(c, rq, resp_arg_is(sub, "LIST"));
-    } else {
-        reply_unknown_subcommand(rq, "CLIENT", sub);
     }
 }

@@ -83,6 +83,48 @@ void reply_ok(struct request *rq)
     request_done(rq);
 }
 
+void reply_text(struct request *rq, struct buf *text)
+{
+    struct buf *b = request_reply(rq);
+
+    if (request_proto(rq) == 3) {
+        buf_printf(b, "=%zu\r\ntxt:", text->len + 4);
+        buf_append(b, text->data, text->len);
+        buf_puts(b, "\r\n");
+    } else {
+        resp_bulk(b, text->data, text->len);
+    }
+    buf_free(text);
+    request_done(rq);
+}
+
+/* A line per subcommand, from the table's "[A | B | C]". */
+void reply_help(struct request *rq, const char *command)
+{
+    static const char head[] =
+        "<subcommand> [<arg> [value] [opt] ...]. Subcommands are:";
+    const struct command *cmd = command_find(command, strlen(command));
+    size_t optional = cmd->args[0] == '[';
+    const char *p = cmd->args + optional;
+    const char *end = cmd->args + strlen(cmd->args) - optional;
+    struct buf lines = {0};
+    size_t n = 2;
+
+    for (; p < end; n++) {
+        const char *bar = strstr(p, " | ");
+        const char *to = bar ? bar : end;
+
+        buf_printf(&lines, "+%.*s\r\n", (int)(to - p), p);
+        p = bar ? bar + 3 : end;
+    }
+    resp_array(request_reply(rq), n);
+    buf_printf(request_reply(rq), "+%s %s\r\n", command, head);
+    buf_append(request_reply(rq), lines.data, lines.len);
+    resp_simple(request_reply(rq), "HELP");
+    buf_free(&lines);
+    request_done(rq);
+}
+
 /* Redis' words, with at most 128 bytes of the arguments. */
 static void reply_unknown_command(struct request *rq, int argc,
                                   const struct resp_arg *argv)

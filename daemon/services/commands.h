@@ -107,5 +107,10 @@ void reply_arity(struct request *rq, const char *name);
 void reply_unknown_subcommand(struct request *rq, const char *command,
                               const struct resp_arg *sub);
 void reply_ok(struct request *rq);
+/* To `COMMAND HELP`, for a command with subcommands. */
+void reply_help(struct request *rq, const char *command);
+/* Text of several lines: a verbatim string in RESP3, as in Redis. Takes the
+ * buffer's content. */
+void reply_text(struct request *rq, struct buf *text);
 
 #endif

@@ -31,6 +31,18 @@ void cmd_echo(struct commands *c, struct request *rq, int argc,
     request_done(rq);
 }
 
+/* Redis takes an integer in one spelling only: no leading zeros. */
+static int parse_int(const struct resp_arg *a, int64_t *v_r)
+{
+    size_t sign = a->len > 0 && a->data[0] == '-';
+
+    if (a->len - sign > 1 && a->data[sign] == '0')
+        return -1;
+    if (sign && a->len == 2 && a->data[1] == '0')
+        return -1;
+    return num_parse_i64(a->data, a->len, v_r);
+}
+
 void cmd_select(struct commands *c, struct request *rq, int argc,
                 const struct resp_arg *argv)
 {
@@ -38,9 +50,13 @@ void cmd_select(struct commands *c, struct request *rq, int argc,
 
     (void)c;
     (void)argc;
-    if (num_parse_i64(argv[1].data, argv[1].len, &db) != 0)
+    if (parse_int(&argv[1], &db) != 0)
         resp_error(request_reply(rq),
                    "ERR value is not an integer or out of range");
+    else if (db < INT32_MIN || db > INT32_MAX)
+        resp_error(request_reply(rq),
+                   "ERR value is out of range, value must between %d and %d",
+                   INT32_MIN, INT32_MAX);
     else if (db != 0)
         resp_error(request_reply(rq), "ERR DB index is out of range");
     else
@@ -154,7 +170,7 @@ static bool hello_parse(struct request *rq, int argc,
 
     if (argc < 2)
         return true;
-    if (num_parse_i64(argv[1].data, argv[1].len, &h->proto) != 0) {
+    if (parse_int(&argv[1], &h->proto) != 0) {
         resp_error(request_reply(rq),
                    "ERR Protocol version is not an integer or out of range");
         return false;

@@ -107,10 +107,8 @@ static void command_info(struct request *rq, int argc,
 
         if (cmd)
             put_command(b, cmd);
-        else if (request_proto(rq) == 3)
-            resp_null(b, 3);
         else
-            buf_puts(b, "*-1\r\n"); /* as Redis: a null array */
+            resp_null(b, request_proto(rq));
     }
     request_done(rq);
 }
@@ -121,9 +119,13 @@ void cmd_command(struct commands *c, struct request *rq, int argc,
     (void)c;
     if (argc == 1 || resp_arg_is(&argv[1], "INFO")) {
         command_info(rq, argc, argv);
+    } else if (resp_arg_is(&argv[1], "COUNT") && argc > 2) {
+        reply_arity(rq, "command|count");
     } else if (resp_arg_is(&argv[1], "COUNT")) {
         resp_int(request_reply(rq), (int64_t)command_count);
         request_done(rq);
+    } else if (resp_arg_is(&argv[1], "HELP")) {
+        reply_help(rq, "COMMAND");
     } else if (resp_arg_is(&argv[1], "DOCS")) {
         command_docs(rq, argc, argv);
     } else {
@@ -162,6 +164,10 @@ void cmd_config(struct commands *c, struct request *rq, int argc,
     size_t n = 0;
 
     (void)c;
+    if (resp_arg_is(&argv[1], "HELP")) {
+        reply_help(rq, "CONFIG");
+        return;
+    }
     if (!resp_arg_is(&argv[1], "GET")) {
         reply_unknown_subcommand(rq, "CONFIG", &argv[1]);
         return;
@@ -273,7 +279,5 @@ void cmd_info(struct commands *c, struct request *rq, int argc,
         buf_printf(&text, "# %s\r\n", info_table[i].name);
         info_table[i].put(c, &text);
     }
-    resp_bulk(request_reply(rq), text.data, text.len);
-    buf_free(&text);
-    request_done(rq);
+    reply_text(rq, &text);
 }
