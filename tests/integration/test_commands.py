@@ -1,0 +1,667 @@
+# SPDX-License-Identifier: MIT
+"""Every line of the table of commands: replies in both protocols over both
+kinds of listener, and every kind of bad input."""
+import re
+import time
+
+import pytest
+
+import harness
+from wire import Wire, encode
+
+ID_MAX = 2 ** 63 - 1
+PASSWORD = "pass word;1"
+
+
+class Stack:
+    """A daemon for the whole file; each test takes posts of its own."""
+
+    def __init__(self, bed, pg):
+        self.redis = bed.redis()
+        self.pg = pg
+        self.daemon = bed.daemon(self.redis, pg, tcp=True)
+        self.keys = self.redis.client()
+        self.posts = iter(range(1000, 2 ** 31, 10))
+
+    def wire(self, where="unix"):
+        return Wire(self.daemon.socket if where == "unix"
+                    else ("127.0.0.1", self.daemon.port))
+
+    def state(self):
+        """All that a request could have changed."""
+        found = {key: self.keys.dump(key)
+                 for key in self.keys.scan_iter(count=1000)}
+        tables = [self.pg.query(f"SELECT * FROM {name} ORDER BY 1, 2")
+                  for name in ("user_like_post", "post_like",
+                               "sync_dead_letter")]
+        return found, tables
+
+
+@pytest.fixture(scope="module")
+def stack(session_bed, cluster):
+    database = cluster.create_database()
+    with harness.Bed(template=session_bed.template) as bed:
+        yield Stack(bed, database)
+    database.drop()
+
+
+@pytest.fixture
+def post(stack):
+    return next(stack.posts)
+
+
+@pytest.fixture
+def wire(stack):
+    with stack.wire() as wire:
+        yield wire
+
+
+@pytest.fixture
+def quiet(stack):
+    """The flusher stands still, so that keys change by requests only."""
+    with stack.daemon.admin() as admin:
+        stack.daemon.drain()
+        admin.execute_command("FLUSHER", "PAUSE")
+        # A batch that was under way has ended once nothing is on record.
+        harness.wait_for(lambda: not stack.keys.exists(
+            "likesync:batches:like", "likesync:again:like"), 30, "rest")
+        yield
+        admin.execute_command("FLUSHER", "RESUME")
+
+
+def words(line):
+    return line.split()
+
+
+# ---- LIKE, UNLIKE, LIKED, LIKECOUNT ----
+
+@pytest.mark.parametrize("proto", [2, 3])
+@pytest.mark.parametrize("where", ["unix", "tcp"])
+def test_replies_of_the_like_commands(stack, post, where, proto):
+    other = post + 1
+    table = [
+        (f"LIKE 7 {post}", b":1\r\n"),
+        (f"LIKE 7 {post}", b":0\r\n"),
+        (f"like 7 {post}", b":0\r\n"),
+        (f"LIKE 8 {post} WITHCOUNT", b"*2\r\n:1\r\n:2\r\n"),
+        (f"LIKE 8 {post} withcount", b"*2\r\n:0\r\n:2\r\n"),
+        (f"LIKED 7 {post} {other} {post}", b"*3\r\n:1\r\n:0\r\n:1\r\n"),
+        (f"LIKECOUNT {post} {other}", b"*2\r\n:2\r\n:0\r\n"),
+        (f"UNLIKE 7 {post} WITHCOUNT", b"*2\r\n:1\r\n:1\r\n"),
+        (f"UNLIKE 7 {post}", b":0\r\n"),
+        (f"UNLIKE 9 {post}", b":0\r\n"),
+        (f"LIKED 7 {post}", b"*1\r\n:0\r\n"),
+        (f"LIKED 8 {post}", b"*1\r\n:1\r\n"),
+        (f"LIKECOUNT {post}", b"*1\r\n:1\r\n"),
+        (f"LIKE 7 {post} AT 1289192400.5 WITHCOUNT", b"*2\r\n:0\r\n:1\r\n"),
+        (f"LIKE 7 {other} WITHCOUNT AT 1289192400", b"*2\r\n:1\r\n:1\r\n"),
+    ]
+    with stack.wire(where) as wire:
+        wire.call("HELLO", proto)
+        for line, expected in table:
+            assert wire.call(*words(line)) == expected, line
+        stack.daemon.drain()
+        # The same from what is durable.
+        assert wire.call("LIKED", 8, post, other) == b"*2\r\n:1\r\n:0\r\n"
+        assert wire.call("LIKECOUNT", post, other) == b"*2\r\n:1\r\n:1\r\n"
+    assert stack.pg.query(
+        "SELECT user_id, status FROM user_like_post WHERE post_id = %s"
+        " AND user_id < 9 ORDER BY 1", post) == [(7, 0), (8, 1)]
+    harness.check_exact(stack.pg)
+
+
+def test_all_kinds_of_connections_at_the_same_time(stack, post):
+    """Unix and TCP, RESP2 and RESP3, inline and not, each with requests of
+    the others under way."""
+    wires = [stack.wire("unix"), stack.wire("tcp"), stack.wire("unix"),
+             stack.wire("tcp")]
+    for wire in wires[2:]:
+        wire.call("HELLO", 3)
+    for number, wire in enumerate(wires):
+        for user in range(50):
+            pair = (1000 * number + user, post)
+            wire.send(encode("LIKE", *pair) if user % 2 else
+                      b"LIKE %d %d\r\n" % pair)
+            wire.send(encode("ECHO", user))
+    for wire in wires:
+        for user in range(50):
+            assert wire.read() == b":1\r\n"
+            assert wire.read() == b"$%d\r\n%d\r\n" % (len(str(user)), user)
+    assert wires[0].call("LIKECOUNT", post) == b"*1\r\n:200\r\n"
+    for wire in wires:
+        wire.close()
+
+
+def test_inline_requests(wire, post):
+    wire.send(b"LIKE 7 %d\r\nlike \"7\" '%d' WITHCOUNT\n\r\nPING\r\n"
+              % (post, post))
+    assert wire.read() == b":1\r\n"
+    assert wire.read() == b"*2\r\n:0\r\n:1\r\n"
+    assert wire.read() == b"+PONG\r\n"
+
+
+def test_a_pipeline_is_answered_in_order(wire, post):
+    """Likes that wait for a lookup, errors, and requests that are answered
+    at once, in one write; events of one pair take effect in order."""
+    requests, expected = [], []
+    for user in range(200):
+        requests += [encode("LIKE", user, post), encode("LIKE", user, post),
+                     encode("UNLIKE", user, post), encode("NOPE"),
+                     encode("UNLIKE", user, post), encode("ECHO", user),
+                     encode("LIKE", user, post)]
+        echo = b"$%d\r\n%d\r\n" % (len(str(user)), user)
+        nope = b"-ERR unknown command 'NOPE', with args beginning with: \r\n"
+        expected += [b":1\r\n", b":0\r\n", b":1\r\n", nope, b":0\r\n", echo,
+                     b":1\r\n"]
+    wire.send(b"".join(requests))
+    assert [wire.read() for _ in expected] == expected
+    assert wire.call("LIKECOUNT", post) == b"*1\r\n:200\r\n"
+
+
+def test_leading_zeros_are_dropped(stack, wire, post):
+    assert wire.call("LIKE", "0007", f"000{post}") == b":1\r\n"
+    assert wire.call("LIKE", 7, post) == b":0\r\n"
+    assert wire.call("LIKED", "07", f"0{post}") == b"*1\r\n:1\r\n"
+    assert wire.call("LIKECOUNT", f"00{post}") == b"*1\r\n:1\r\n"
+    assert wire.call("LIKE", "000000000000", post) == b":1\r\n"
+    stack.daemon.drain()
+    assert stack.pg.query(
+        "SELECT user_id FROM user_like_post WHERE post_id = %s ORDER BY 1",
+        post) == [(0,), (7,)]
+
+
+def test_the_largest_ids(stack, wire):
+    assert wire.call("LIKE", ID_MAX, ID_MAX) == b":1\r\n"
+    assert wire.call("LIKED", ID_MAX, ID_MAX, ID_MAX - 1) == \
+        b"*2\r\n:1\r\n:0\r\n"
+    assert wire.call("LIKECOUNT", ID_MAX) == b"*1\r\n:1\r\n"
+    stack.daemon.drain()
+    assert stack.pg.query(
+        "SELECT post_id, user_id, status FROM user_like_post"
+        " WHERE post_id = %s", ID_MAX) == [(ID_MAX, ID_MAX, 1)]
+    # From the tables, too.
+    stack.keys.delete(f"post_user_like_{ID_MAX}_{ID_MAX}")
+    assert wire.call("LIKED", ID_MAX, ID_MAX) == b"*1\r\n:1\r\n"
+
+
+def test_many_posts_in_one_request(wire, post):
+    assert wire.call("LIKE", 7, post + 3) == b":1\r\n"
+    posts = range(post, post + 1000)
+    assert wire.call("LIKED", 7, *posts) == \
+        b"*1000\r\n" + b":0\r\n" * 3 + b":1\r\n" + b":0\r\n" * 996
+    assert wire.call("LIKECOUNT", *posts) == \
+        b"*1000\r\n" + b":0\r\n" * 3 + b":1\r\n" + b":0\r\n" * 996
+
+
+# ---- client times ----
+
+def row(stack, post, user=7):
+    return stack.pg.query(
+        "SELECT status, extract(epoch FROM mtime)::float8"
+        " FROM user_like_post WHERE post_id = %s AND user_id = %s", post,
+        user)
+
+
+@pytest.mark.parametrize("where", ["dirty", "clean", "expired"])
+def test_an_older_client_time_is_ignored(stack, wire, post, where):
+    """Wherever the newer state is: not yet flushed, flushed and cached, in
+    PostgreSQL only."""
+    then = 1289192400.25
+    key = f"post_user_like_{post}_7"
+    assert wire.call("LIKE", 7, post, "AT", then) == b":1\r\n"
+    if where != "dirty":
+        stack.daemon.drain()
+    if where == "expired":
+        stack.keys.delete(key)
+    assert wire.call("UNLIKE", 7, post, "AT", then - 0.000001) == b":0\r\n"
+    assert wire.call("UNLIKE", 7, post, "AT", then) == b":0\r\n"
+    assert wire.call("UNLIKE", 7, post, "AT", 0) == b":0\r\n"
+    assert wire.call("LIKED", 7, post) == b"*1\r\n:1\r\n"
+    assert wire.call("LIKECOUNT", post) == b"*1\r\n:1\r\n"
+    stack.daemon.drain()
+    assert row(stack, post) == [(1, then)]
+    assert wire.call("UNLIKE", 7, post, "AT", then + 0.000001) == b":1\r\n"
+    stack.daemon.drain()
+    assert row(stack, post)[0][0] == 0
+    assert wire.call("LIKECOUNT", post) == b"*1\r\n:0\r\n"
+    harness.check_exact(stack.pg)
+
+
+def test_a_time_a_little_ahead_is_taken(stack, wire, post):
+    now = time.time()
+    assert wire.call("LIKE", 7, post, "AT", f"{now + 59:.6f}") == b":1\r\n"
+    # What the server says now is older than what the client said.
+    assert wire.call("UNLIKE", 7, post, "AT", f"{now:.6f}") == b":0\r\n"
+    assert wire.call("UNLIKE", 7, post) == b":1\r\n"
+    stack.daemon.drain()
+    status, mtime = row(stack, post)[0]
+    assert status == 0 and now + 58 < mtime < now + 61
+
+
+# ---- bad input ----
+
+FUTURE = "in 61 s"
+BAD = [
+    ("LIKE", "wrong number of arguments for 'like' command"),
+    ("LIKE 7", "wrong number of arguments for 'like' command"),
+    ("UNLIKE 7", "wrong number of arguments for 'unlike' command"),
+    ("LIKED 7", "wrong number of arguments for 'liked' command"),
+    ("LIKECOUNT", "wrong number of arguments for 'likecount' command"),
+    ("FLUSHER", "wrong number of arguments for 'flusher' command"),
+    ("LIKE x 42", "invalid user id 'x': expected a decimal from 0 to"),
+    ("LIKE 7 x", "invalid post id 'x': expected a decimal from 0 to"),
+    ("LIKE -7 42", "invalid user id '-7': expected a decimal"),
+    ("LIKE 7 -0", "invalid post id '-0': expected a decimal"),
+    ("LIKE 7 +1", "invalid post id '\\+1': expected a decimal"),
+    ("LIKE 7 1.0", "invalid post id '1.0': expected a decimal"),
+    ("LIKE 7 0x1", "invalid post id '0x1': expected a decimal"),
+    (f"LIKE 7 {ID_MAX + 1}", f"invalid post id '{ID_MAX + 1}'"),
+    (f"UNLIKE {ID_MAX + 1} 7", f"invalid user id '{ID_MAX + 1}'"),
+    ("LIKE 7 99999999999999999999999", "invalid post id '9999"),
+    (["LIKE", "", "42"], "invalid user id '': expected a decimal"),
+    (["LIKE", "7", ""], "invalid post id '': expected a decimal"),
+    (["LIKE", "7", "4 2"], "invalid post id '4 2': expected a decimal"),
+    (["LIKE", "7", b"4\x002"], "invalid post id '4\\?2': expected a dec"),
+    (["LIKE", "7", "1" * 5000], r"invalid post id '1+\.\.\.': expected"),
+    ("LIKED x 42", "invalid user id 'x'"),
+    ("LIKED 7 42 x 43", "invalid post id 'x'"),
+    ("LIKECOUNT 42 x", "invalid post id 'x'"),
+    ("LIKECOUNT -1", "invalid post id '-1'"),
+    ("LIKE 7 42 AT", "AT without a time"),
+    ("LIKE 7 42 WITHCOUNT AT", "AT without a time"),
+    ("LIKE 7 42 AT noon", "invalid time 'noon': expected Unix seconds"),
+    ("LIKE 7 42 AT -1", "invalid time '-1'"),
+    ("LIKE 7 42 AT 1e9", "invalid time '1e9'"),
+    ("LIKE 7 42 AT 1.", r"invalid time '1\.'"),
+    ("LIKE 7 42 AT .5", r"invalid time '\.5'"),
+    ("LIKE 7 42 AT nan", "invalid time 'nan'"),
+    ("LIKE 7 42 AT 1.2.3", r"invalid time '1\.2\.3'"),
+    ("LIKE 7 42 AT 99999999999999999999", "invalid time '9999"),
+    (["LIKE", "7", "42", "AT", ""], "invalid time ''"),
+    ("LIKE 7 42 AT WITHCOUNT", "invalid time 'WITHCOUNT'"),
+    (f"LIKE 7 42 AT {FUTURE}", "AT is more than 60 seconds in the future"),
+    (f"UNLIKE 7 42 AT {FUTURE}", "AT is more than 60 seconds in the fut"),
+    (f"LIKE 9 42 AT {FUTURE}", "AT is more than 60 seconds in the future"),
+    ("LIKE 7 42 COUNT", "unknown option 'COUNT': expected AT unix-time or"),
+    ("LIKE 7 42 43", "unknown option '43': expected AT unix-time or WITH"),
+    ("LIKE 7 42 WITHCOUNT x", "unknown option 'x'"),
+    ("LIKES 7 42", "unknown command 'LIKES', with args beginning with: "
+                   "'7' '42'"),
+    ("LIK 7 42", "unknown command 'LIK'"),
+    ("SET a b", "unknown command 'SET', with args"),
+    ("DEL post_set", "unknown command 'DEL'"),
+    ([""], "unknown command ''"),
+    ("CLIENT KILL ID 1", "unknown subcommand 'KILL'"),
+    ("CLIENT TRACKING ON", "unknown subcommand 'TRACKING'"),
+    ("CLIENT REPLY OFF", "unknown subcommand 'REPLY'"),
+    ("CONFIG SET save x", "unknown subcommand 'SET'"),
+    ("CONFIG REWRITE", "unknown subcommand 'REWRITE'"),
+    ("COMMAND LIST", "unknown subcommand 'LIST'"),
+    ("SELECT 1", "DB index is out of range"),
+    ("SELECT x", "value is not an integer or out of range"),
+    ("HELLO 4", "unsupported protocol version"),
+]
+
+
+def request_of(line):
+    if isinstance(line, list):
+        return line
+    ahead = f"{time.time() + 61.5:.6f}"
+    return words(line.replace(FUTURE, ahead))
+
+
+@pytest.mark.parametrize("proto", [2, 3])
+def test_bad_input_is_explained_and_changes_nothing(stack, quiet, wire,
+                                                    proto):
+    wire.call("HELLO", proto)
+    # With something that could be changed: dirty, and clean.
+    assert wire.call("LIKE", 7, 42)[:1] == b":"
+    before = stack.state()
+    assert before[0]
+    for line, expected in BAD:
+        reply = wire.call(*request_of(line)).decode()
+        code = "NOPROTO" if line == "HELLO 4" else "ERR"
+        assert reply.startswith(f"-{code} "), (line, reply)
+        assert re.search(expected, reply), (line, reply)
+        assert reply.count("\r\n") == 1 and len(reply) < 520, line
+    assert stack.state() == before
+    assert wire.call("PING") == b"+PONG\r\n"
+
+
+def test_bad_requests_between_good_ones(stack, wire, post):
+    """In one pipeline: the good ones take effect, the bad ones do not."""
+    wire.send(encode("LIKE", 7, post) + encode("LIKE", 7, post, "AT")
+              + encode("UNLIKE", 7, post, "WITHCOUNTS")
+              + encode("UNLIKE", "seven", post)
+              + encode("LIKE", 8, post, "WITHCOUNT"))
+    replies = [wire.read() for _ in range(5)]
+    assert replies[0] == b":1\r\n"
+    assert all(reply.startswith(b"-ERR ") for reply in replies[1:4])
+    assert replies[4] == b"*2\r\n:1\r\n:2\r\n"
+
+
+def test_too_many_events_are_refused_clearly(bed, redis, pg):
+    """More than redis.max_queue at a time; what was refused is not there."""
+    daemon = bed.daemon(redis, pg, redis_max_queue=10)
+    with Wire(daemon.socket) as wire:
+        wire.send(b"".join(encode("LIKE", user, 42) for user in range(500)))
+        replies = [wire.read() for _ in range(500)]
+        taken = replies.count(b":1\r\n")
+        assert taken >= 10
+        assert set(replies) <= {b":1\r\n", b"-TRYAGAIN not recorded: too "
+                                b"many events are waiting\r\n"}
+        daemon.drain()
+        assert wire.call("LIKECOUNT", 42) == b"*1\r\n:%d\r\n" % taken
+    assert {user for user, in pg.query("SELECT user_id FROM user_like_post"
+                                       " WHERE status = 1")} == \
+        {user for user in range(500) if replies[user] == b":1\r\n"}
+
+
+# ---- FLUSHER ----
+
+def test_the_flusher_answers_on_its_own_listener_only(stack, quiet, wire):
+    before = stack.state()
+    for line in ("FLUSHER STATUS", "FLUSHER RESUME", "FLUSHER DRAIN",
+                 "flusher nonsense"):
+        reply = wire.call(*words(line)).decode()
+        assert reply.startswith("-NOPERM ") and "admin" in reply, line
+    with stack.daemon.admin() as admin:
+        assert admin.execute_command("FLUSHER", "STATUS")
+    assert stack.state() == before
+
+
+@pytest.mark.parametrize("proto", [2, 3])
+def test_flusher_replies(stack, wire, post, proto):
+    with Wire(stack.daemon.admin_socket) as admin:
+        admin.call("HELLO", proto)
+        assert admin.call("FLUSHER", "PAUSE") == b"+OK\r\n"
+        assert wire.call("LIKE", 7, post) == b":1\r\n"
+        head = b"%11\r\n" if proto == 3 else b"*22\r\n"
+        status = admin.call("FLUSHER", "STATUS")
+        assert status.startswith(head + b"$7\r\nversion\r\n")
+        assert b"$7\r\nflusher\r\n$6\r\npaused\r\n" in status
+        reply = admin.call("FLUSHER", "DRAIN")
+        assert reply.startswith(b"-ERR ") and b"paused" in reply
+        assert stack.keys.sismember("post_set", post)
+        assert admin.call("flusher", "resume") == b"+OK\r\n"
+        assert admin.call("FLUSHER", "DRAIN", 30000) == b"+OK\r\n"
+        assert row(stack, post)[0][0] == 1
+        assert admin.call("FLUSHER", "DRAIN") == b"+OK\r\n"
+        assert b"$7\r\nrunning\r\n" in admin.call("FLUSHER", "STATUS")
+        # The admin listener takes the other commands, too.
+        assert admin.call("LIKED", 7, post) == b"*1\r\n:1\r\n"
+
+
+@pytest.mark.parametrize("line, expected", [
+    ("FLUSHER DRAIN 0", "expected milliseconds from 1 to"),
+    ("FLUSHER DRAIN -5", "expected milliseconds from 1 to"),
+    ("FLUSHER DRAIN soon", "expected milliseconds from 1 to"),
+    ("FLUSHER DRAIN 99999999999", "expected milliseconds from 1 to"),
+    ("FLUSHER DRAIN 1 2", "expected DRAIN"),
+    ("FLUSHER STOP", "'STOP'.* expected DRAIN .*STATUS"),
+    ("FLUSHER PAUSE now", "expected DRAIN"),
+    ("FLUSHER RESUME now", "expected DRAIN"),
+    ("FLUSHER STATUS now", "expected DRAIN"),
+])
+def test_bad_flusher_requests(stack, line, expected):
+    with Wire(stack.daemon.admin_socket) as admin:
+        reply = admin.call(*words(line)).decode()
+        assert reply.startswith("-ERR ") and re.search(expected, reply)
+        assert b"$7\r\nrunning\r\n" in admin.call("FLUSHER", "STATUS")
+
+
+def test_a_drain_says_when_its_time_is_over(bed, redis, pg):
+    """A lock keeps the rows from being written; once it is gone they are."""
+    daemon = bed.daemon(redis, pg)
+    blocker = pg.connect()
+    blocker.autocommit = False
+    blocker.cursor().execute("LOCK TABLE user_like_post IN EXCLUSIVE MODE")
+    with Wire(daemon.socket) as wire:
+        assert wire.call("LIKE", 7, 42) == b":1\r\n"
+    with Wire(daemon.admin_socket) as admin:
+        reply = admin.call("FLUSHER", "DRAIN", 50)
+        assert reply.startswith(b"-TIMEOUT ")
+        blocker.rollback()
+        blocker.close()
+        assert admin.call("FLUSHER", "DRAIN", 30000) == b"+OK\r\n"
+    assert pg.value("SELECT count(*) FROM user_like_post") == 1
+
+
+# ---- connection commands, compared with Redis ----
+
+SAME_AS_REDIS = [
+    "PING", "PING hello", "PING a b", ["PING", ""], "ECHO hello", "ECHO",
+    "ECHO a b", ["ECHO", b"\x00\r\n\xff"], "SELECT 0", "SELECT 1",
+    "SELECT -1", "SELECT x", "SELECT 00", "SELECT -0", "SELECT",
+    "SELECT 0 0", "SELECT 2147483648", "SELECT 99999999999999999999",
+    ["SELECT", ""], "AUTH", "AUTH x", "AUTH default x", "AUTH bob x",
+    "AUTH a b c", "HELLO 4", "HELLO 1", "HELLO x", "HELLO 02", "HELLO -1",
+    "HELLO 99999999999999999999", "HELLO 2 NOPE", "HELLO 2 AUTH a",
+    "HELLO 2 AUTH bob x", "HELLO 2 SETNAME", ["HELLO", "2", "SETNAME", "a b"],
+    "CLIENT", "CLIENT NOPE", "CLIENT nope a b", "CLIENT SETNAME",
+    "CLIENT SETNAME a b", "CLIENT SETNAME name", "CLIENT GETNAME",
+    "CLIENT GETNAME x", "CLIENT ID x", "CLIENT INFO x", "CLIENT LIST x",
+    ["CLIENT", "SETNAME", "a b"], ["CLIENT", "SETNAME", ""],
+    "CLIENT GETNAME", "COMMAND NOPE", "COMMAND COUNT x",
+    "COMMAND INFO nonsense", "COMMAND DOCS nonsense", "CONFIG",
+    "CONFIG NOPE", "CONFIG GET", "CONFIG GET nonsense", "CONFIG GET save",
+    "CONFIG GET appendonly", "CONFIG GET databases", "INFO nonsense",
+    "READONLY", "READONLY x", "RESET x", "RESET", "PING", "NOPE", "nope",
+    "NOPE a", "nope a b c", ["NOPE", ""], [""], ["NOPE", "a" * 300],
+    ["NOPE"] + ["abc"] * 60, ["NOPE"] + ["x" * 60] * 4, "QUIT",
+]
+
+
+@pytest.fixture(scope="module")
+def plain_redis(session_bed):
+    """One like the daemon claims to be: one database, no AOF, no cluster."""
+    with harness.Bed() as bed:
+        yield bed.redis(databases="1", appendonly="no")
+
+
+@pytest.mark.parametrize("proto", [2, 3])
+def test_connection_commands_answer_as_redis(stack, plain_redis, proto):
+    with Wire(plain_redis.socket) as model, stack.wire() as wire:
+        for each in (model, wire):
+            each.call("HELLO", proto, "SETNAME", "me")
+        for line in SAME_AS_REDIS:
+            request = request_of(line)
+            assert wire.call(*request) == model.call(*request), line
+        assert wire.closed()
+
+
+@pytest.mark.parametrize("proto", [2, 3])
+def test_hello(stack, plain_redis, proto):
+    """The same fields as Redis; clients look at them."""
+    def fields(wire, *arguments):
+        head, *rest = wire.call("HELLO", *arguments).split(b"\r\n")
+        assert head == (b"*14" if proto == 2 else b"%7")
+        return [part for part in rest if not part.startswith((b"$", b":"))]
+    with Wire(plain_redis.socket) as model, stack.wire() as wire:
+        expected = fields(model, proto, "SETNAME", "me")
+        got = fields(wire, proto, "SETNAME", "me")
+        version = expected.index(b"version") + 1
+        assert re.fullmatch(rb"\d+\.\d+\.\d+", got[version])
+        got[version] = expected[version]
+        assert got == expected
+        assert fields(wire)[0] == b"server"
+        assert wire.call("CLIENT", "GETNAME") == b"$2\r\nme\r\n"
+        # Back and forth in one connection.
+        assert wire.call("HELLO", 5 - proto)[:1] == \
+            (b"%" if proto == 2 else b"*")
+        null = b"$-1\r\n" if proto == 3 else b"_\r\n"
+        wire.call("CLIENT", "SETNAME", "")
+        assert wire.call("CLIENT", "GETNAME") == null
+
+
+def test_reset_makes_a_connection_as_new(wire):
+    wire.call("HELLO", 3, "SETNAME", "me")
+    assert wire.call("RESET") == b"+RESET\r\n"
+    assert wire.call("CLIENT", "GETNAME") == b"$-1\r\n"
+
+
+def test_quit_answers_what_came_before_it(stack, post):
+    with stack.wire() as wire:
+        wire.send(encode("LIKE", 7, post) + encode("QUIT") + encode("PING"))
+        assert wire.read() == b":1\r\n"
+        assert wire.read() == b"+OK\r\n"
+        assert wire.closed()
+
+
+def test_client_subcommands(stack, wire):
+    with stack.wire("tcp") as other:
+        first = int(wire.call("CLIENT", "ID")[1:])
+        second = int(other.call("CLIENT", "ID")[1:])
+        assert first != second
+        assert wire.call("CLIENT", "SETNAME", "me") == b"+OK\r\n"
+        assert wire.call("CLIENT", "SETINFO", "LIB-NAME", "lib") == b"+OK\r\n"
+        assert wire.call("CLIENT", "SETINFO", "lib-ver", "1.2") == b"+OK\r\n"
+        assert wire.call("CLIENT", "SETINFO", "COLOUR", "red") == \
+            b"-ERR Unrecognized option 'COLOUR'\r\n"
+        assert wire.call("CLIENT", "SETINFO", "LIB-NAME", "a b") == \
+            b"-ERR lib-name cannot contain spaces, newlines or special " \
+            b"characters.\r\n"
+        info = wire.call("CLIENT", "INFO").decode()
+        assert f"id={first} " in info and f"id={second} " not in info
+        assert " name=me " in info and " lib-name=lib " in info
+        assert " lib-ver=1.2 " in info and " resp=2 " in info
+        listed = wire.call("CLIENT", "LIST").decode()
+        assert f"id={first} " in listed and f"id={second} " in listed
+        wire.call("HELLO", 3)
+        assert wire.call("CLIENT", "LIST").startswith(b"=")
+
+
+@pytest.mark.parametrize("command", ["CLIENT", "CONFIG", "COMMAND"])
+def test_help_is_where_errors_point_to(wire, command):
+    reply = wire.call(command, "HELP").split(b"\r\n")
+    assert reply[0] == b"*%d" % (len(reply) - 2)
+    assert reply[1].startswith(b"+" + command.encode() + b" <subcommand>")
+    assert reply[-2] == b"+HELP"
+    for line in reply[2:-2]:
+        subcommand = line[1:].split()[0]
+        answer = wire.call(command, subcommand, "a", "b", "c", "d", "e")
+        assert b"unknown subcommand" not in answer
+
+
+@pytest.mark.parametrize("proto", [2, 3])
+def test_command_tells_of_all_commands(wire, proto):
+    wire.call("HELLO", proto)
+    count = int(wire.call("COMMAND", "COUNT")[1:])
+    listed = wire.call("COMMAND")
+    assert listed.startswith(b"*%d\r\n*10\r\n" % count)
+    docs = wire.call("COMMAND", "DOCS")
+    for name in ("like unlike liked likecount flusher ping echo hello auth "
+                 "select client command config info readonly reset "
+                 "quit").split():
+        word = b"$%d\r\n%s\r\n" % (len(name), name.encode())
+        assert word in listed and word in docs
+        assert wire.call("COMMAND", "INFO", name.upper())[:4] == b"*1\r\n"
+        count -= 1
+    assert count == 0
+    assert wire.call("COMMAND", "DOCS", "like").startswith(
+        b"%1\r\n$4\r\nlike\r\n%" if proto == 3 else b"*2\r\n$4\r\nlike\r\n*")
+
+
+def test_info_is_what_clients_wait_for(wire):
+    text = wire.call("INFO").decode()
+    for field in ("redis_version", "redis_mode", "role", "loading",
+                  "connected_clients", "likesyncd_version", "run_id",
+                  "uptime_in_seconds", "process_id"):
+        assert re.search(rf"^{field}:\S+\r$", text, re.M), field
+    assert "loading:0\r\n" in text and "role:master\r\n" in text
+    server = wire.call("INFO", "server").decode()
+    assert "redis_version:" in server and "loading:" not in server
+    both = wire.call("INFO", "Server", "PERSISTENCE").decode()
+    assert "redis_version:" in both and "loading:0" in both
+
+
+# ---- AUTH ----
+
+@pytest.fixture(scope="module")
+def locked(session_bed, cluster, tmp_path_factory):
+    """A daemon with a password, and a Redis with the same one."""
+    file = tmp_path_factory.mktemp("secret") / "password"
+    file.write_text(PASSWORD + "\n")
+    database = cluster.create_database()
+    with harness.Bed(template=session_bed.template) as bed:
+        redis = bed.redis()
+        daemon = bed.daemon(redis, database, wait=None, tcp=True,
+                            server_password_file=file)
+        daemon.wait_up(lambda: daemon.http("/healthz")[0] == 200)
+        model = bed.redis(appendonly="no")
+        model.client().config_set("requirepass", PASSWORD)
+        yield daemon, redis, model
+    database.drop()
+
+
+LOCKED = [
+    "PING", "ECHO a", "SELECT 0", "INFO", "COMMAND", "CLIENT ID",
+    "CONFIG GET save", "READONLY", "AUTH", "AUTH wrong", "AUTH default wrong",
+    ["AUTH", "bob", PASSWORD], ["AUTH", ""], "AUTH a b c", "HELLO", "HELLO 2",
+    "HELLO 3", "HELLO 3 AUTH default wrong", ["HELLO", "3", "AUTH", "bob",
+                                              PASSWORD],
+    "HELLO 4", "HELLO 3 NOPE", "RESET", "PING",
+    ["AUTH", PASSWORD[:-1]], ["AUTH", PASSWORD + "x"],
+    ["AUTH", PASSWORD * 2],
+    ["AUTH", PASSWORD], "PING", "RESET", "PING",
+    ["AUTH", "default", PASSWORD], "PING", "AUTH wrong", "PING", "RESET",
+]
+
+
+@pytest.mark.parametrize("where", ["unix", "tcp"])
+def test_auth_as_redis(locked, where):
+    daemon, redis, model = locked
+    address = daemon.socket if where == "unix" else ("127.0.0.1", daemon.port)
+    with Wire(model.socket) as expected, Wire(address) as wire:
+        for line in LOCKED:
+            request = request_of(line)
+            # Redis 7.2 puts <proto> where it belongs, 7.0 did not yet.
+            assert wire.call(*request).replace(b" <proto>", b"") == \
+                expected.call(*request).replace(b" <proto>", b""), line
+    with Wire(address) as wire:
+        wire.call("HELLO", 3)
+        assert wire.call("LIKE", 1, 1)[:8] == b"-NOAUTH "
+        assert wire.call("HELLO", 3, "AUTH", "default", PASSWORD)[:1] == b"%"
+        assert wire.call("LIKE", 1, 1)[:1] == b":"
+
+
+def test_nothing_without_auth(locked):
+    daemon, redis, _ = locked
+    keys = redis.client()
+    before = keys.dbsize()
+    with Wire(daemon.socket) as wire:
+        for line in ("LIKE 7 42", "UNLIKE 7 42", "LIKED 7 42", "LIKECOUNT 42",
+                     "LIKE", "LIKE x y", "NOPE", "FLUSHER STATUS",
+                     "CLIENT LIST"):
+            assert wire.call(*words(line)) == \
+                b"-NOAUTH Authentication required.\r\n", line
+        assert wire.call("AUTH", "wrong") == \
+            b"-WRONGPASS invalid username-password pair or user is " \
+            b"disabled.\r\n"
+        assert wire.call("LIKE", 7, 42).startswith(b"-NOAUTH")
+    assert keys.dbsize() == before
+    assert not keys.exists("post_user_like_42_7")
+    assert daemon.metrics()["likesyncd_auth_failures_total"] >= 1
+
+
+def test_quit_and_the_admin_listener_need_no_password(locked):
+    daemon, _, _ = locked
+    with Wire(daemon.socket) as wire:
+        assert wire.call("QUIT") == b"+OK\r\n"
+        assert wire.closed()
+    assert daemon.drain()
+
+
+def test_limits_before_auth(locked):
+    """Redis' limits for strangers: 10 arguments of 16 KiB."""
+    daemon, _, _ = locked
+    for data, reason in ((b"*11\r\n", b"unauthenticated multibulk length"),
+                         (b"*2\r\n$16385\r\n",
+                          b"unauthenticated bulk length")):
+        with Wire(daemon.socket) as wire:
+            wire.send(data)
+            assert wire.read() == b"-ERR Protocol error: " + reason + b"\r\n"
+            assert wire.closed()
+    with Wire(daemon.socket) as wire:
+        assert wire.call("AUTH", PASSWORD) == b"+OK\r\n"
+        assert wire.call("LIKED", *range(1, 102))[:6] == b"*100\r\n"
