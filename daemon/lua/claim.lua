@@ -56,9 +56,14 @@ if ARGV[5] == '1' and call('EXISTS', PASS) == 0 then
   if call('EXISTS', REGISTRY) == 1 then
     call('RENAME', REGISTRY, PASS)
   end
+  -- Where this host's clock is behind, time is what the floor says.
+  local at = math.max(now, (tonumber(state[2]) or 0) + 1)
   state[4] = state[3]
-  state[3] = format('%.0f', now)
+  state[3] = format('%.0f', at)
   call('HSET', STATE, 'pass_at', state[3], 'pass_prev', state[4] or '0')
+  if at > now then
+    call('HSET', STATE, 'floor', state[3])
+  end
 end
 
 local function take(owner)

@@ -2,10 +2,11 @@
 -- Once an interval: renews the leases of our batches, takes over batches whose
 -- lease has run out, and tells how things stand.
 --   ARGV: lease_ms, how many batches may be taken over, our batches...
--- Reply: now, watermark (every event acked before it is in PostgreSQL or in the
--- dead letters), owners in the registry, owners left in the pass, when the oldest
--- second look was asked for (0: none), batches on record, owners with pairs on
--- record, batches taken over...
+-- Reply: now (the floor where the clock is behind it), watermark (every event
+-- acked before it is in PostgreSQL or in the dead letters), owners in the
+-- registry, owners left in the pass, when the oldest second look was asked for
+-- (0: none), batches on record, owners with pairs on record, batches taken
+-- over...
 call('DEL', 'likesync:none')   -- a first write that is allowed at maxmemory
 local now = now_us()
 local lease_end = format('%.0f', now + ARGV[1] * 1000)
@@ -21,14 +22,15 @@ if ARGV[2] + 0 > 0 then
   end
 end
 
-local state = call('HMGET', STATE, 'pass_at', 'pass_prev')
+local state = call('HMGET', STATE, 'pass_at', 'pass_prev', 'floor')
+local clock = math.max(now, tonumber(state[3]) or 0) -- as for a new pass
 local left = call('SCARD', PASS)
 local through = tonumber(left > 0 and state[2] or state[1]) or 0
 local oldest = call('ZRANGE', BATCHES, 0, 0, 'WITHSCORES')
 if oldest[2] and tonumber(oldest[2]) < through then
   through = tonumber(oldest[2])
 end
-local out = {format('%.0f', now), format('%.0f', through), call('SCARD', REGISTRY),
+local out = {format('%.0f', clock), format('%.0f', through), call('SCARD', REGISTRY),
              left, call('ZRANGE', AGAIN, 0, 0, 'WITHSCORES')[2] or '0',
              call('ZCARD', BATCHES),
              call('HLEN', ON_RECORD)}

@@ -89,8 +89,7 @@ void drains_progress(struct drains *d, const struct drain_progress *p)
     {
         struct waiter *w = LIST_ENTRY(it, struct waiter, node);
 
-        if (w->target_us && p->stored_us >= w->target_us &&
-            p->now_us > w->target_us && !p->orphans &&
+        if (w->target_us && p->stored_us > w->target_us && !p->orphans &&
             (!p->oldest_look_us || p->oldest_look_us > w->target_us))
             waiter_done(w, DRAIN_DONE);
     }

@@ -168,7 +168,6 @@ static void pump(struct flusher *f)
 static void drains_check(struct flusher *f)
 {
     struct drain_progress p = {
-        .now_us = f->status.redis_now_us,
         .stored_us = f->status.stored_us,
         .oldest_look_us = f->oldest_look_us,
         .orphans = has_orphans(f),
@@ -204,8 +203,8 @@ static void watermark_store(struct flusher *f)
         f->status.through_us <= f->status.stored_us)
         return;
     f->storing_us = f->status.through_us;
-    sql_watermark(&f->watermark, f->engine, f->storing_us,
-                  f->floor_us > f->storing_us ? f->floor_us : f->storing_us,
+    flusher_raise_floor(f, f->storing_us);
+    sql_watermark(&f->watermark, f->engine, f->storing_us, f->floor_us,
                   prune ? f->engine->options->flush_ledger_keep_s : 0);
     f->watermark.job.cb = on_watermark;
     f->watermark.job.arg = f;

@@ -19,6 +19,8 @@ others added without a row.
 
     belief.py [WALKS]            all combinations, WALKS walks each
     BREAK=rule belief.py WALKS   leave one rule out: must be caught
+    belief.py --test WALKS       both: exit status 0 when all hold and each rule
+                                 that is left out is caught
 """
 import copy
 import os
@@ -27,7 +29,7 @@ import sys
 
 BREAK = os.environ.get("BREAK", "")
 RULES = ("skip-assumed no-ack-guard ack-own-claim no-floor no-generation "
-         "no-record-gate no-adopt no-bump").split()
+         "no-adopt no-bump").split()
 SECOND = 4
 PAIRS = [(po, u) for po in (1, 2) for u in (1, 2, 3)]
 
@@ -237,7 +239,7 @@ class Walk:
                 continue
             if x in rec["rows"]:
                 del rec["rows"][x]
-            elif BREAK != "no-record-gate":
+            else:
                 continue
             if BREAK == "ack-own-claim":
                 ps, pm = st, m
@@ -339,8 +341,8 @@ class Walk:
             assert not any(p.un.values()), f"unattributed {p.un}"
 
 
-def main():
-    walks = int(sys.argv[1]) if len(sys.argv) > 1 else 4000
+def walk_all(walks, verbose):
+    """All 16 combinations; returns how many walks were broken."""
     broken = 0
     for combo in range(16):
         flags = [combo >> i & 1 for i in range(4)]
@@ -353,9 +355,26 @@ def main():
                 first = first or (seed, str(e))
         broken += bad
         names = ("rollback", "optimistic", "foreign", "poison")
-        print(" ".join(f"{n}={f}" for n, f in zip(names, flags)),
-              f"{bad}/{walks} broken {first or ''}", flush=True)
-    sys.exit(1 if broken else 0)
+        if verbose or bad and not BREAK:
+            print(" ".join(f"{n}={f}" for n, f in zip(names, flags)),
+                  f"{bad}/{walks} broken {first or ''}", flush=True)
+    return broken
+
+
+def main():
+    global BREAK
+    if sys.argv[1:2] != ["--test"]:
+        walks = int(sys.argv[1]) if len(sys.argv) > 1 else 4000
+        sys.exit(1 if walk_all(walks, True) else 0)
+    walks = int(sys.argv[2])
+    failed = walk_all(walks, False)
+    print(f"all rules: {failed} of {16 * walks} walks broken (seeds 0 to "
+          f"{walks - 1})")
+    for BREAK in RULES:
+        caught = walk_all(walks, False)
+        print(f"without {BREAK}: caught {caught} times", flush=True)
+        failed += caught == 0
+    sys.exit(1 if failed else 0)
 
 
 if __name__ == "__main__":
