@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/num.h"
@@ -11,6 +12,7 @@
 
 #define DEFAULT_SOCKET "unix:/run/likesyncd/admin.sock"
 #define ANSWER_MS      10000
+#define NO_ANSWER      "no answer within 10 s"
 #define PROGRESS_MS    200
 #define BAR            30
 
@@ -39,7 +41,7 @@ static int ask(struct ctl *ctl, int n, const char *const *words,
         return fail(ctl);
     rc = ctl_read(&ctl->conn, ANSWER_MS, v_r, &ctl->why);
     if (rc == 0)
-        buf_puts(&ctl->why, "no answer within 10 s");
+        buf_puts(&ctl->why, NO_ANSWER);
     if (rc <= 0)
         return fail(ctl);
     if (v_r->type != RESP_T_ERROR)
@@ -81,6 +83,27 @@ static int verb_resume(struct ctl *ctl)
     return print_simple(ctl, 2, words);
 }
 
+static void print_time(const char *name, int64_t us)
+{
+    time_t seconds = (time_t)(us / 1000000);
+    struct tm tm;
+    char text[32] = "nothing yet";
+
+    if (us > 0 && gmtime_r(&seconds, &tm))
+        strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S UTC", &tm);
+    printf("%-18s %s\n", name, text);
+}
+
+static void print_field(const char *name, const struct resp_value *value)
+{
+    if (value->type != RESP_T_INT)
+        printf("%-18s %s\n", name, value->str ? value->str : "");
+    else if (strcmp(name, "synced_through_us") == 0)
+        print_time("synced_through", value->num);
+    else
+        printf("%-18s %lld\n", name, (long long)value->num);
+}
+
 static int verb_status(struct ctl *ctl)
 {
     const char *words[] = {"FLUSHER", "STATUS"};
@@ -88,15 +111,8 @@ static int verb_status(struct ctl *ctl)
 
     if (ask(ctl, 2, words, &v) != 0)
         return EXIT_FAILED;
-    for (size_t i = 0; i + 1 < v.n_items; i += 2) {
-        const struct resp_value *value = &v.items[i + 1];
-
-        printf("%-18s ", v.items[i].str ? v.items[i].str : "?");
-        if (value->type == RESP_T_INT)
-            printf("%lld\n", (long long)value->num);
-        else
-            printf("%s\n", value->str ? value->str : "");
-    }
+    for (size_t i = 0; i + 1 < v.n_items; i += 2)
+        print_field(v.items[i].str ? v.items[i].str : "?", &v.items[i + 1]);
     resp_value_free(&v);
     return EXIT_DONE;
 }
@@ -111,48 +127,60 @@ static int64_t field(const struct resp_value *v, const char *name)
     return 0;
 }
 
-/* Posts that still have something unsynced; negative when it is not known. */
+/* Posts that still have something unsynced; negative with the reason in why. */
 static int64_t left_to_drain(struct ctl_conn *watch, struct buf *why)
 {
     const char *words[] = {"FLUSHER", "STATUS"};
     struct resp_value v;
     int64_t left;
+    int rc;
 
-    if (ctl_send(watch, 2, words, why) != 0 ||
-        ctl_read(watch, ANSWER_MS, &v, why) <= 0)
+    if (ctl_send(watch, 2, words, why) != 0)
+        return -1;
+    rc = ctl_read(watch, ANSWER_MS, &v, why);
+    if (rc == 0)
+        buf_puts(why, NO_ANSWER);
+    if (rc <= 0)
         return -1;
     left = field(&v, "owners_dirty") + field(&v, "owners_on_record");
     resp_value_free(&v);
     return left;
 }
 
-static void draw_bar(int64_t left, int64_t most)
+/* Over the one before, and to the end of the line, which may have been longer.
+ * Full only when it is done. */
+static void draw_bar(int64_t left, int64_t most, bool done)
 {
-    int full = most > 0 ? (int)(BAR - BAR * left / most) : BAR;
+    int full = done ? BAR : 0;
 
-    fprintf(stderr, "\rdraining [%.*s%*s] %lld posts left ", full,
+    if (!done && most > 0)
+        full = (int)((BAR - 1) * (most - left) / most);
+    fprintf(stderr, "\rdraining [%.*s%*s] %lld posts left\033[K", full,
             "##############################", BAR - full, "", (long long)left);
 }
 
+/* The figures of STATUS are those of the last tick, so the first are asked for
+ * when the drain has had time for one. */
 static int drain_wait(struct ctl *ctl, struct ctl_conn *watch,
                       struct resp_value *v_r)
 {
     bool terminal = isatty(STDERR_FILENO);
     int64_t most = 0;
-    int rc = 0;
+    int rc;
 
-    while (rc == 0) {
+    while ((rc = ctl_read(&ctl->conn, PROGRESS_MS, v_r, &ctl->why)) == 0) {
         int64_t left = left_to_drain(watch, &ctl->why);
 
-        if (left < 0)
-            return -1;
+        if (left < 0) {
+            rc = -1;
+            break;
+        }
         most = left > most ? left : most;
         if (terminal)
-            draw_bar(left, most);
-        rc = ctl_read(&ctl->conn, PROGRESS_MS, v_r, &ctl->why);
+            draw_bar(left, most, false);
     }
     if (terminal && rc > 0 && v_r->type != RESP_T_ERROR)
-        draw_bar(0, most);
+        draw_bar(0, most, true);
     if (terminal)
         fputc('\n', stderr);
     return rc;
@@ -255,6 +283,7 @@ static int parse(struct ctl *ctl, int argc, char **argv)
     }
     if (argc - optind == 1)
         return -1;
+    fprintf(stderr, "likesyncctl: expected one verb\n");
     usage(stderr);
     return EXIT_USAGE;
 }

@@ -5,11 +5,14 @@
 #include "ctl_conn.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <netdb.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -18,6 +21,15 @@
 
 #define MAX_REPLY (16u << 20)
 #define SEND_MS   5000
+#define CONNECT_S 5
+
+/* A send timeout holds for connect(), too. */
+static void limit_connect(int fd)
+{
+    const struct timeval limit = {.tv_sec = CONNECT_S};
+
+    (void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
+}
 
 static int connect_unix(const struct address *a)
 {
@@ -25,6 +37,7 @@ static int connect_unix(const struct address *a)
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
     snprintf(sun.sun_path, sizeof(sun.sun_path), "%s", a->path);
+    limit_connect(fd);
     if (fd >= 0 && connect(fd, (struct sockaddr *)&sun, sizeof(sun)) != 0) {
         int saved = errno;
 
@@ -49,6 +62,7 @@ static int connect_tcp(const struct address *a)
     }
     for (struct addrinfo *it = list; it && fd < 0; it = it->ai_next) {
         fd = socket(it->ai_family, it->ai_socktype | SOCK_CLOEXEC, 0);
+        limit_connect(fd);
         if (fd >= 0 && connect(fd, it->ai_addr, it->ai_addrlen) != 0) {
             int saved = errno;
 
@@ -61,16 +75,34 @@ static int connect_tcp(const struct address *a)
     return fd;
 }
 
+/* Nobody listens, no rights, or it does not answer the knock. */
+static const char *connect_hint(int error)
+{
+    switch (error) {
+    case EACCES:
+    case EPERM:
+        return "are you in the group of the socket?";
+    case ETIMEDOUT:
+        return "it does not take connections";
+    default:
+        return "is likesyncd running?";
+    }
+}
+
 int ctl_connect(struct ctl_conn *c, const char *where, struct buf *why)
 {
     struct address a;
     const char *reason = "";
-    char path[ADDRESS_PATH_MAX + 16];
+    char path[PATH_MAX + sizeof("unix:")] = "unix:";
 
     memset(c, 0, sizeof(*c));
     c->fd = -1;
     if (where[0] == '/' || where[0] == '.') {
-        snprintf(path, sizeof(path), "unix:%s", where);
+        if (!realpath(where, path + strlen(path))) {
+            buf_printf(why, "%s: %s (%s)", where, strerror(errno),
+                       connect_hint(errno));
+            return -1;
+        }
         where = path;
     }
     if (address_parse(where, &a, &reason) != 0) {
@@ -80,7 +112,9 @@ int ctl_connect(struct ctl_conn *c, const char *where, struct buf *why)
     c->fd = a.kind == ADDRESS_UNIX ? connect_unix(&a) : connect_tcp(&a);
     if (c->fd >= 0)
         return 0;
-    buf_printf(why, "%s: %s (is likesyncd running?)", where, strerror(errno));
+    if (errno == EAGAIN || errno == EINPROGRESS) /* how a timeout is told */
+        errno = ETIMEDOUT;
+    buf_printf(why, "%s: %s (%s)", where, strerror(errno), connect_hint(errno));
     return -1;
 }
 
