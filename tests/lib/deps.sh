@@ -12,7 +12,9 @@ BUILD_PACKAGES="cmake make gcc libc6-dev pkg-config libhiredis-dev libuv1-dev
     libpq-dev libinih-dev libsystemd-dev libmicrohttpd-dev"
 SERVER_PACKAGES="redis-server postgresql python3 python3-redis
     python3-psycopg2"
-TEST_PACKAGES="libcmocka-dev python3-pytest clang clang-format clang-tidy"
+# systemd is for systemd-analyze; it starts nothing.
+TEST_PACKAGES="libcmocka-dev python3-pytest clang clang-format clang-tidy
+    systemd"
 
 say() {
     printf '%s\n' "$*" >&2

@@ -1,0 +1,337 @@
+# SPDX-License-Identifier: MIT
+"""What systemd is told, and the files that are installed for it."""
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import time
+
+import pytest
+
+import harness
+from servers import Failed, run, run_status, wait_for
+
+# systemd-analyze's exposure, from 0 (locked in) to 10.
+MOST_EXPOSURE = 1.5
+
+
+class Manager:
+    """Stands in for systemd at a NOTIFY_SOCKET."""
+
+    def __init__(self, path):
+        self.path = path
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.socket.bind(str(path))
+        self.socket.setblocking(False)
+        self.messages = []   # [{name: value}] in order of coming
+
+    def receive(self):
+        while True:
+            try:
+                data = self.socket.recv(65536)
+            except BlockingIOError:
+                return self.messages
+            lines = data.decode().splitlines()
+            self.messages.append(dict(line.split("=", 1) for line in lines))
+
+    def saw(self, name, pattern="", start=0):
+        """The first message from `start` on that has the name, with a value
+        that matches."""
+        return next((m for m in self.receive()[start:]
+                     if name in m and re.search(pattern, m[name])), None)
+
+    def wait(self, name, pattern="", start=0):
+        return wait_for(lambda: self.saw(name, pattern, start),
+                        what=f"{name} with {pattern!r}")
+
+    def names(self, start=0):
+        """All but STATUS and WATCHDOG, which come as time goes."""
+        return [name for m in self.receive()[start:] for name in m
+                if name not in ("STATUS", "WATCHDOG", "MONOTONIC_USEC")]
+
+
+@pytest.fixture
+def manager(bed):
+    manager = Manager(bed.dir / "n")
+    yield manager
+    manager.socket.close()
+
+
+class Managed(harness.Daemon):
+    """A daemon that has the manager in its environment."""
+
+    def __init__(self, bed, redis, pg, manager, watchdog_usec, **options):
+        self.manager_env = {"NOTIFY_SOCKET": str(manager.path)}
+        if watchdog_usec:
+            self.manager_env["WATCHDOG_USEC"] = str(watchdog_usec)
+        super().__init__(bed, redis, pg, wait=None, **options)
+
+    def spawn(self, command, user=None, env=None):
+        super().spawn(command, user, {**(env or {}), **self.manager_env})
+
+
+def start_under(manager, bed, redis, pg, watchdog_usec=None, **options):
+    return Managed(bed, redis, pg, manager, watchdog_usec, **options)
+
+
+# ---- notifications ----
+
+def test_ready_when_it_listens_though_all_backends_are_away(bed, manager,
+                                                            redis, pg):
+    redis.stop()
+    daemon = start_under(
+        manager, bed, redis, pg,
+        postgres_conninfo=f"host=127.0.0.1 port={harness.free_port()} "
+                          "dbname=none user=nobody")
+    manager.wait("READY", "^1$")
+    # At once, not when somebody has looked a second time.
+    with daemon.client() as client:
+        assert client.execute_command("PING") is True
+        with pytest.raises(Exception, match="UNAVAILABLE not recorded"):
+            client.execute_command("LIKE", 7, 42)
+    status = manager.wait("STATUS", r"redis: .*(refused|No such file).*"
+                                    r"postgres: .*refused")
+    assert "\n" not in status["STATUS"]
+    # Redis comes back: told, too.
+    redis.start()
+    manager.wait("STATUS", r"redis: connected")
+    assert manager.names() == ["READY"]
+
+
+def test_status_tells_of_the_backlog(bed, manager, redis, pg):
+    daemon = start_under(manager, bed, redis, pg)
+    manager.wait("STATUS", r"redis: connected; postgres: connected \(2 of 2\); "
+                           r"0 posts unsynced, lag \d+\.\d s")
+    daemon.admin().execute_command("FLUSHER", "PAUSE")
+    with daemon.client() as client:
+        for post in range(3):
+            client.execute_command("LIKE", 7, post)
+    manager.wait("STATUS", "; 3 posts unsynced")
+
+
+def test_a_daemon_that_cannot_start_is_never_ready(bed, manager, redis, pg):
+    daemon = start_under(manager, bed, redis, pg,
+                         server_listen=f"unix:{bed.dir}/none/s")
+    assert daemon.wait_exit() not in (0, -signal.SIGKILL)
+    assert manager.names() == []
+
+
+def test_watchdog_is_fed_while_it_is_wanted(bed, manager, redis, pg):
+    daemon = start_under(manager, bed, redis, pg, watchdog_usec=400000)
+    manager.wait("READY")
+    wait_for(lambda: sum("WATCHDOG" in m for m in manager.receive()) >= 5,
+             what="five signs of life")
+    # By the loop itself: no sign comes from one that stands still.
+    daemon.pause()
+    count = len(manager.receive())
+    time.sleep(1)
+    assert len(manager.receive()) == count
+    daemon.resume()
+    manager.wait("WATCHDOG", "^1$", count)
+
+
+def test_watchdog_is_fed_while_redis_hangs(bed, manager, redis, pg):
+    start_under(manager, bed, redis, pg, watchdog_usec=400000,
+                redis_timeout_ms=500)
+    manager.wait("STATUS", "redis: connected")
+    redis.pause()
+    try:
+        start = len(manager.receive())
+        manager.wait("STATUS", r"redis: (?!connected\b)", start)
+        signs = sum("WATCHDOG" in m for m in manager.receive()[start:])
+        assert signs >= 1
+    finally:
+        redis.resume()
+
+
+def test_no_watchdog_when_none_is_wanted(bed, manager, redis, pg):
+    start_under(manager, bed, redis, pg)
+    manager.wait("READY")
+    wait_for(lambda: sum("STATUS" in m for m in manager.receive()) >= 3,
+             what="three times STATUS")
+    assert not manager.saw("WATCHDOG")
+
+
+def test_reload_is_framed(bed, manager, redis, pg):
+    daemon = start_under(manager, bed, redis, pg)
+    manager.wait("READY")
+    for text in ("debug", "nonsense"):      # also when the file is bad
+        start = len(manager.receive())
+        daemon.write_config(log_level=text)
+        before = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
+        daemon.sighup()
+        manager.wait("READY", "^1$", start)
+        assert manager.names(start) == ["RELOADING", "READY"]
+        reloading = manager.saw("RELOADING", "^1$", start)
+        # Type=notify-reload asks for it.
+        assert before <= int(reloading["MONOTONIC_USEC"]) \
+            <= time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
+
+
+def test_stopping_comes_first_at_sigterm(bed, manager, redis, pg):
+    daemon = start_under(manager, bed, redis, pg)
+    manager.wait("READY")
+    daemon.wait_up(daemon.ready)
+    with daemon.client() as client:
+        client.execute_command("LIKE", 7, 42)
+    daemon.term()
+    assert manager.names() == ["READY", "STOPPING"]
+    assert pg.value("SELECT count(*) FROM user_like_post") == 1
+
+
+def test_it_stops_within_its_time_though_nothing_can_be_drained(
+        bed, manager, redis, pg):
+    daemon = start_under(manager, bed, redis, pg)
+    daemon.wait_up(daemon.ready)
+    daemon.admin().execute_command("FLUSHER", "PAUSE")
+    with daemon.client() as client:
+        client.execute_command("LIKE", 7, 42)
+    redis.pause()
+    try:
+        daemon.term(timeout=10)
+    finally:
+        redis.resume()
+    assert redis.client().smembers("post_set") == {"42"}
+
+
+def test_a_manager_that_is_not_there_does_not_stop_it(bed, redis, pg,
+                                                      manager):
+    manager.socket.close()
+    manager.path.unlink()
+    daemon = start_under(manager, bed, redis, pg)
+    daemon.wait_up(daemon.ready)
+    assert "service manager not told" in daemon.log_text()
+
+
+# ---- installed files ----
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory):
+    """The root of an installation of this build, and its prefix in it."""
+    root = tmp_path_factory.mktemp("root")
+    env = {**os.environ, "DESTDIR": str(root)}
+    subprocess.run(["cmake", "--install", str(harness.BUILD)], env=env,
+                   check=True, stdout=subprocess.DEVNULL)
+    cache = (harness.BUILD / "CMakeCache.txt").read_text()
+    prefix = re.search(r"^CMAKE_INSTALL_PREFIX:\w+=/(.*)$", cache, re.M)[1]
+    return root, root / prefix
+
+
+def rooted_unit(installed, path):
+    """The unit as it is installed, but for the root that it is in."""
+    root, prefix = installed
+    unit = (prefix / "lib/systemd/system/likesyncd.service").read_text()
+    command = re.search(r"^ExecStart=(\S+) -c (\S+)$", unit, re.M)
+    for file in command.groups():
+        assert (root / file.lstrip("/")).is_file(), file
+    daemon, config = command.groups()
+    return path.write_text(unit.replace(
+        command[0], f"ExecStart={root}{daemon} -c {root}{config}"))
+
+
+def test_what_is_installed_is_complete(installed):
+    root, prefix = installed
+    for file in ("sbin/likesyncd", "bin/likesyncctl",
+                 "share/likesyncd/sql/schema.sql",
+                 "share/likesyncd/sql/roles.sql",
+                 "share/doc/likesyncd/README.md",
+                 "share/doc/likesyncd/CHANGELOG.md",
+                 "share/doc/likesyncd/LICENSE",
+                 "lib/systemd/system/likesyncd.service",
+                 "lib/sysusers.d/likesyncd.conf",
+                 "lib/tmpfiles.d/likesyncd.conf"):
+        assert (prefix / file).is_file(), file
+    left = [path for path in prefix.rglob("*")
+            if path.is_file() and re.search(r"@CMAKE\w*@",
+                                            path.read_bytes()
+                                            .decode(errors="ignore"))]
+    assert left == [], "not filled in"
+    config = next(root.rglob("etc/likesyncd/likesyncd.ini"))
+    code, output = run_status([prefix / "sbin/likesyncd", "--check-config",
+                               "-c", config])
+    assert code == 0, output
+
+
+def test_an_installed_configuration_is_not_written_over(installed):
+    root, _ = installed
+    config = next(root.rglob("etc/likesyncd/likesyncd.ini"))
+    before = config.read_text()
+    try:
+        config.write_text("; my own\n")
+        subprocess.run(["cmake", "--install", str(harness.BUILD)], check=True,
+                       env={**os.environ, "DESTDIR": str(root)},
+                       stdout=subprocess.DEVNULL)
+        assert config.read_text() == "; my own\n"
+    finally:
+        config.write_text(before)
+
+
+def analyze(*arguments):
+    """systemd-analyze is there: tests/lib/deps.sh names its package."""
+    if not shutil.which("systemd-analyze"):
+        raise Failed("systemd-analyze is missing: install the package systemd")
+    return run_status(["systemd-analyze", *arguments])
+
+
+def test_the_unit_is_one_that_systemd_understands(installed, tmp_path):
+    unit = tmp_path / "likesyncd.service"
+    rooted_unit(installed, unit)
+    code, output = analyze("verify", "--man=no", "--recursive-errors=no", unit)
+    assert code == 0, output
+    # It warns of what it does not know, and is content.
+    assert "likesyncd.service" not in output, output
+    unit.write_text(unit.read_text() + "[Service]\nNonsense=yes\n")
+    assert "Nonsense" in analyze("verify", "--man=no", unit)[1]
+
+
+def test_the_unit_is_locked_in(installed, tmp_path):
+    unit = tmp_path / "likesyncd.service"
+    rooted_unit(installed, unit)
+    code, output = analyze("security", "--no-pager", "--offline=true",
+                           f"--threshold={int(MOST_EXPOSURE * 10)}", unit)
+    assert code == 0, output
+    score = float(re.search(r"exposure level for \S+: (\d+\.\d+)", output)[1])
+    assert score <= MOST_EXPOSURE
+
+
+def test_the_unit_fits_the_daemon(installed):
+    """What the two must agree about, and nothing else makes sure of."""
+    _, prefix = installed
+    unit = dict(re.findall(
+        r"^(\w+)=(.*)$",
+        (prefix / "lib/systemd/system/likesyncd.service").read_text(), re.M))
+    # It ends within 10 s.
+    assert unit["TimeoutStopSec"] == "15"
+    assert unit["StartLimitIntervalSec"] == "0"
+    assert (unit["Restart"], unit["Type"]) == ("always", "notify")
+    # The default sockets are in the unit's runtime directory, and the user is
+    # the role of sql/roles.sql.
+    printed = run([harness.BUILD / "likesyncd", "--print-config", "-c",
+                   "/dev/null"])
+    sockets = re.findall(r"unix:(/run/\S+)", printed)
+    assert len(sockets) == 2
+    for path in sockets:
+        assert os.path.dirname(path) == f"/run/{unit['RuntimeDirectory']}"
+    roles = (prefix / "share/likesyncd/sql/roles.sql").read_text()
+    assert f"\\set daemon_role {unit['User']} " in roles
+    clients = int(re.search(r"^max_clients = (\d+)", printed, re.M)[1])
+    assert int(unit["LimitNOFILE"]) > clients + 1000
+
+
+def test_users_and_files_of_the_unit_can_be_made(installed, tmp_path):
+    _, prefix = installed
+    (tmp_path / "etc").mkdir()
+    run(["systemd-sysusers", f"--root={tmp_path}",
+         prefix / "lib/sysusers.d/likesyncd.conf"])
+    group = (tmp_path / "etc/group").read_text()
+    gid = re.search(r"^likesync:x:(\d+):", group, re.M)[1]
+    assert re.search(rf"^likesyncd:x:\d+:{gid}:.*/nologin$",
+                     (tmp_path / "etc/passwd").read_text(), re.M)
+    if os.geteuid() != 0:
+        return      # only root can give files away
+    run(["systemd-tmpfiles", f"--root={tmp_path}", "--create",
+         "--prefix=/run/likesyncd", prefix / "lib/tmpfiles.d/likesyncd.conf"])
+    made = (tmp_path / "run/likesyncd").stat()
+    assert (oct(made.st_mode & 0o777), made.st_gid) == ("0o750", int(gid))
