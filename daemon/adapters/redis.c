@@ -13,7 +13,8 @@
  * Calls under way are a list, oldest first; replies come in its order. Two
  * timers: `retry` ends the backoff; `deadline` guards the way up as a whole, and
  * from then on the oldest call. It is armed by the first call and looks again
- * when it fires, so new commands never push it back.
+ * when it fires, so new commands never push it back. `retry` also spaces loads
+ * of scripts that somebody flushes all the time.
  *
  * Any callback to the owner may free the connection: each event from the loop
  * holds a reference until it returns, and `state` says FREED afterwards. */
@@ -41,7 +42,7 @@
 #define SLOW_MS         2000
 #define SLOW_CAP_MS     10000
 #define STABLE_MS       5000 /* a connection that held so long resets both */
-#define RELOAD_PAUSE_MS 1000 /* a second NOSCRIPT within this reconnects */
+#define RELOAD_EVERY_MS 100  /* scripts are not loaded more often */
 #define LOG_REPEAT_MS   60000
 
 enum state {
@@ -82,6 +83,7 @@ struct redis {
     uint64_t reconnects;
     bool announced; /* on_up was called, on_down not yet */
     struct log_limit log_limit;
+    struct log_limit reload_limit;
     char logged[512]; /* the last failure that was logged */
     char text[320];   /* for status lines */
 };
@@ -238,6 +240,7 @@ static void on_ready(struct redis *r)
 {
     char address[ADDRESS_HOST_MAX + 16];
     bool reloaded = r->state == RELOADING;
+    uint64_t held;
     bool refused;
 
     r->state = UP;
@@ -258,6 +261,8 @@ static void on_ready(struct redis *r)
     }
     r->announced = true;
     r->logged[0] = '\0';
+    if (reloaded && !log_allow(&r->reload_limit, LOG_REPEAT_MS, &held))
+        return;
     address_format(&r->config.address, address, sizeof(address));
     log_info("redis",
              reloaded ? "%s: scripts loaded again (%s, %s)"
@@ -292,23 +297,30 @@ static void on_own_reply(struct redis *r, const struct redis_value *v)
 static void leave(struct redis *r, bool slow, const char *text, size_t len)
 {
     r->state = LEAVING;
+    timer_stop(r->retry);
     r->leave_slowly = slow;
     snprintf(r->leave_why, sizeof(r->leave_why), "%.*s", (int)len, text);
     snprintf(r->text, sizeof(r->text), "leaving: %s", r->leave_why);
 }
 
-/* Scripts that are gone again right after a load: somebody flushes them all the
- * time, or what answers is not one Redis. Loading on would be a storm; a
- * reconnect has a backoff. */
-static void start_reload(struct redis *r, const char *text, size_t len)
+static void load_scripts(struct redis *r)
 {
-    if (r->reloaded_ms && now_ms(r) - r->reloaded_ms < RELOAD_PAUSE_MS) {
-        leave(r, false, text, len);
-        return;
-    }
-    r->state = RELOADING;
     r->reloaded_ms = now_ms(r);
-    snprintf(r->text, sizeof(r->text), "loading scripts again");
+    redis_greeting_begin_scripts(&r->greeting);
+    send_greeting(r);
+}
+
+/* Scripts that are gone again right after a load must not make a storm of
+ * loads. A reconnect would be no cure: its backoff is longer than events are
+ * held. */
+static void reload(struct redis *r)
+{
+    uint64_t since = now_ms(r) - r->reloaded_ms;
+
+    if (r->reloaded_ms && since < RELOAD_EVERY_MS)
+        timer_start(r->retry, RELOAD_EVERY_MS - since, 0);
+    else
+        load_scripts(r);
 }
 
 /* Only sets the state, so that calls made by the callback are refused. */
@@ -321,8 +333,10 @@ static enum redis_outcome take_error(struct redis *r, const char *text,
     case REDIS_REMEDY_NONE:
         break;
     case REDIS_REMEDY_RELOAD:
-        if (r->state == UP && r->config.n_scripts > 0)
-            start_reload(r, text, len);
+        if (r->state == UP && r->config.n_scripts > 0) {
+            r->state = RELOADING;
+            snprintf(r->text, sizeof(r->text), "loading scripts again");
+        }
         break;
     case REDIS_REMEDY_RECONNECT:
     case REDIS_REMEDY_RECONNECT_SLOW:
@@ -353,10 +367,8 @@ static void on_owner_reply(struct redis *r, struct redis_pending p,
         return;
     }
     go_down(r, "scripts are being loaded again");
-    if (r->state != RELOADING)
-        return;
-    redis_greeting_begin_scripts(&r->greeting);
-    send_greeting(r);
+    if (r->state == RELOADING)
+        reload(r);
 }
 
 static void on_reply(void *arg, const struct redis_value *v)
@@ -439,6 +451,11 @@ static void on_retry(void *arg)
     const struct address *a = &r->config.address;
 
     hold(r);
+    if (r->state == RELOADING) {
+        load_scripts(r);
+        release(r);
+        return;
+    }
     snprintf(r->text, sizeof(r->text), "connecting");
     timer_start(r->deadline, r->config.connect_timeout_ms, 0);
     switch (a->kind) {

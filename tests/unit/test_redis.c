@@ -745,26 +745,61 @@ static void test_noscript(void **state)
     end(&f, &k);
 }
 
-/* Scripts that never stay do not make a storm of loads. */
+/* Scripts that never stay do not make a storm of loads, and cost no
+ * connection. */
 static void test_noscript_again(void **state)
 {
     const struct fake_rule rules[] = {
-        {"EVALSHA", 1, 2, FAKE_ANSWER, "-NOSCRIPT No matching script.\r\n"}};
+        {"EVALSHA", 1, 3, FAKE_ANSWER, "-NOSCRIPT No matching script.\r\n"}};
     struct probe p = {0};
     struct fixture f;
     struct fake k;
+    uint64_t start_us;
 
     (void)state;
     start_up(&f, &k, RULES(rules));
-    assert_int_equal(probe_script(&f, &p, 0, "x"), 0);
-    FIXTURE_WAIT(&f, f.ups == 2);
+    start_us = clock_monotonic_us();
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(probe_script(&f, &p, 0, "x"), 0);
+        FIXTURE_WAIT(&f, f.ups == i + 2);
+    }
+    /* Twice 100 ms, as a loop counts them. */
+    assert_true(clock_monotonic_us() - start_us > 180000);
     assert_int_equal(k.connections, 1);
-    assert_int_equal(probe_script(&f, &p, 0, "x"), 0);
-    FIXTURE_WAIT(&f, f.ups == 3);
-    assert_int_equal(k.connections, 2);
-    assert_int_equal(f.outcomes[REDIS_RETRY], 2);
-    assert_int_equal(f.downs, 2);
+    assert_int_equal(fake_seen(&k, "SCRIPT"), 8);
+    assert_int_equal(f.outcomes[REDIS_RETRY], 3);
+    assert_int_equal(f.downs, 3);
     end(&f, &k);
+}
+
+/* While a load waits for its time: the connection may break, and be freed. */
+static void vanish_before_reload(bool free_it)
+{
+    const struct fake_rule rules[] = {
+        {"EVALSHA", 1, 2, FAKE_ANSWER, "-NOSCRIPT No matching script.\r\n"},
+        {"SET", 1, 1, FAKE_LAST, NULL}};
+    struct probe p[3] = {0};
+    struct fixture f;
+    struct fake k;
+
+    start_up(&f, &k, RULES(rules));
+    assert_int_equal(probe_script(&f, &p[0], 0, "x"), 0);
+    FIXTURE_WAIT(&f, f.ups == 2);
+    assert_int_equal(probe_script(&f, &p[1], 0, "x"), 0);
+    assert_int_equal(probe_call(&f, &p[2], "SET a b"), 0);
+    FIXTURE_WAIT(&f, f.downs == 2);
+    if (!free_it) {
+        FIXTURE_WAIT(&f, f.ups == 3);
+        assert_int_equal(k.connections, 2);
+    }
+    end(&f, &k);
+}
+
+static void test_vanish_before_reload(void **state)
+{
+    (void)state;
+    vanish_before_reload(false);
+    vanish_before_reload(true);
 }
 
 static void vanish_in_reload(enum fake_action action)
@@ -824,6 +859,7 @@ int main(void)
         cmocka_unit_test(test_leaving_has_a_deadline),
         cmocka_unit_test(test_noscript),
         cmocka_unit_test(test_noscript_again),
+        cmocka_unit_test(test_vanish_before_reload),
         cmocka_unit_test(test_vanish_in_reload),
     };
 
