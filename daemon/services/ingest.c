@@ -60,7 +60,7 @@ struct pair {
     size_t n_events;
     int n_sent;             /* events of it in the batch under way */
     int64_t missed_us;      /* Redis' time when it answered MISS */
-    uint64_t waiting_since; /* monotonic ms: first not executed */
+    uint64_t waiting_since; /* monotonic ms: first not executed; 0 */
     char base[BASE_MAX];
     size_t owner_len;
     size_t member_len;
@@ -255,6 +255,7 @@ static void batch_answers(struct ingest *in, struct batch *b,
         struct pair *p = LIST_ENTRY(it, struct pair, node);
 
         list_remove(&p->node);
+        p->waiting_since = 0;
         if (pair_answers(in, p, v, &i, text)) {
             p->missed_us = redis_value_int(redis_value_at(v, 0));
             pair_look_up(in, p);
