@@ -1,0 +1,317 @@
+# SPDX-License-Identifier: MIT
+"""A load of likes that knows what it was answered, and an oracle.
+
+    with Load(daemon, seed=1) as load:
+        ...                          # kill, stop, restart what you like
+    load.check(redis, pg)            # after a drain
+
+Each thread has its own pairs, so that it alone knows their order; posts are
+shared by all. A request is acked (its answer is checked against what the pair
+must have been), refused (nothing changed), or unknown (-UNKNOWN, or the
+connection was lost): then the pair may be in either state until its next
+answer. Unknown requests are sent again or not, by chance.
+
+A thread stays with its socket. So what a dead daemon had sent to Redis is
+executed before anything that the thread sends after its reconnect."""
+import collections
+import contextlib
+import random
+import socket
+import threading
+
+from harness import EXACT_SQL, Failed, wait_for
+
+VERBS = ("UNLIKE", "LIKE")
+# Nothing was recorded.
+REFUSALS = ("UNAVAILABLE", "TRYAGAIN", "OOM")
+# What Redis must not hold when all is clean.
+DIRTY_KEYS = ("post_set", "post_user_like_set_*", "post_*_counter",
+              "likesync:pass:*", "likesync:part:*", "likesync:again:*",
+              "likesync:onrecord:*", "likesync:batches:*",
+              "likesync:leases:*", "likesync:batch:*")
+
+
+class Replies:
+    """The few RESP2 types that likes are answered with, in order."""
+
+    def __init__(self, path, timeout):
+        self.socket = socket.socket(socket.AF_UNIX)
+        self.socket.settimeout(timeout)
+        try:
+            self.socket.connect(str(path))
+        except OSError:
+            self.socket.close()
+            raise
+        self.file = self.socket.makefile("rb")
+
+    def send(self, requests):
+        self.socket.sendall("".join(f"{r}\r\n" for r in requests).encode())
+
+    def read(self):
+        """An integer, or the text of an error."""
+        line = self.file.readline()
+        if not line.endswith(b"\r\n"):
+            raise ConnectionError("closed")
+        text = line[1:-2].decode()
+        if line[:1] == b":":
+            return int(text)
+        if line[:1] == b"-":
+            return text
+        raise Failed(f"not an answer to a like: {line!r}")
+
+    def close(self):
+        self.file.close()
+        self.socket.close()
+
+
+class Client(threading.Thread):
+    """One thread, its pairs, and what each of them may be: {0}, {1} or both."""
+
+    def __init__(self, load, path, number):
+        super().__init__(daemon=True)
+        self.load = load
+        self.path = path
+        self.random = random.Random(f"{load.seed}/{number}")
+        pairs = [(user, post) for post in range(load.posts)
+                 for user in range(number * 1000, number * 1000 + load.users)]
+        self.may_be = {pair: {0} for pair in pairs}
+        self.pairs = pairs
+        self.again = []
+        self.tally = collections.Counter()
+        self.wrong = []
+        self.refusals = collections.Counter()
+        self.failure = None
+        self.idle = False
+
+    def run(self):
+        try:
+            while not self.load.ended.is_set():
+                self.wait_for_leave()
+                with contextlib.suppress(OSError):
+                    with contextlib.closing(
+                            Replies(self.path, self.load.timeout)) as replies:
+                        self.talk(replies)
+                self.load.ended.wait(0.01)      # until there is a listener
+        except BaseException as error:          # reported by the main thread
+            self.failure = error
+        finally:
+            with self.load.door:
+                self.idle = True
+                self.load.door.notify_all()
+
+    def wait_for_leave(self):
+        """hold() waits until every client is here."""
+        with self.load.door:
+            self.idle = True
+            self.load.door.notify_all()
+            while self.load.held and not self.load.ended.is_set():
+                self.load.door.wait(0.05)
+            self.idle = False
+
+    def talk(self, replies):
+        while not self.load.ended.is_set():
+            self.wait_for_leave()
+            if self.load.ended.is_set():
+                return
+            wanted = self.choose()
+            waiting = collections.deque(wanted)
+            try:
+                replies.send(f"{VERBS[want]} {pair[0]} {pair[1]}"
+                             for pair, want in wanted)
+                while waiting:
+                    self.answered(*waiting[0], replies.read())
+                    waiting.popleft()
+            except OSError:
+                for pair, want in waiting:
+                    self.unknown(pair, want)
+                raise
+            self.load.ended.wait(self.load.pause)
+
+    def choose(self):
+        """A pipeline of requests; some pairs more than once."""
+        rnd = self.random
+        again, self.again = self.again, []
+        fresh = [(rnd.choice(self.pairs), rnd.randint(0, 1))
+                 for _ in range(rnd.randint(1, self.load.pipeline))]
+        return again + fresh
+
+    def answered(self, pair, want, answer):
+        if isinstance(answer, int):
+            self.tally["acked"] += 1
+            known = self.may_be[pair]
+            if len(known) == 1 and answer != (want not in known):
+                self.wrong.append((pair, known, VERBS[want], answer))
+            self.may_be[pair] = {want}
+        elif answer.startswith("UNKNOWN"):
+            self.refusals[answer] += 1
+            self.unknown(pair, want)
+        elif answer.split()[0] in REFUSALS:
+            self.refusals[answer] += 1
+            self.tally["refused"] += 1
+        else:
+            raise Failed(f"{VERBS[want]} {pair}: {answer}")
+
+    def unknown(self, pair, want):
+        self.tally["unknown"] += 1
+        self.may_be[pair] = self.may_be[pair] | {want}
+        if self.random.random() < 0.5:
+            self.again.append((pair, want))
+
+
+class Load:
+    """Threads that like and unlike, spread over `daemons`."""
+
+    def __init__(self, *daemons, seed, threads=4, posts=8, users=12,
+                 pipeline=16, pause=0.005, timeout=30.0):
+        print(f"load: seed {seed}")
+        self.seed = seed
+        self.posts, self.users = posts, users
+        self.pipeline, self.pause, self.timeout = pipeline, pause, timeout
+        self.ended = threading.Event()
+        self.door = threading.Condition()
+        self.held = False
+        self.clients = [Client(self, daemons[n % len(daemons)].socket, n)
+                        for n in range(threads)]
+
+    def __enter__(self):
+        for client in self.clients:
+            client.start()
+        return self
+
+    def __exit__(self, kind, error, trace):
+        self.ended.set()
+        for client in self.clients:
+            client.join(self.timeout + 30)
+        if kind is None:
+            self.check_clients()
+
+    def check_clients(self):
+        for client in self.clients:
+            if client.failure:
+                raise client.failure
+            if client.is_alive() and self.ended.is_set():
+                raise Failed("a client got no answer")
+            if client.wrong:
+                raise Failed(f"{len(client.wrong)} wrong answers (pair, was, "
+                             f"request, answer): {client.wrong[:5]}")
+
+    def count(self, what="acked"):
+        """How many requests were acked, refused or unknown."""
+        return sum(client.tally[what] for client in self.clients)
+
+    def refusals(self):
+        return sum((client.refusals for client in self.clients),
+                   collections.Counter())
+
+    def wait_acked(self, more, timeout=60.0):
+        """Waits until `more` requests were acked from now on."""
+        target = self.count() + more
+
+        def done():
+            self.check_clients()
+            return self.count() >= target
+        wait_for(done, timeout, f"{more} more acked requests")
+
+    def hold(self, timeout=60.0):
+        """Returns when nothing is under way; release() goes on."""
+        with self.door:
+            self.held = True
+            if not self.door.wait_for(
+                    lambda: all(c.idle for c in self.clients), timeout):
+                raise Failed("the clients do not come to rest")
+        self.check_clients()
+
+    def release(self):
+        with self.door:
+            self.held = False
+            self.door.notify_all()
+
+    def may_be(self):
+        """{(user, post): the set of states that it may have}."""
+        return {pair: set(states) for client in self.clients
+                for pair, states in client.may_be.items()}
+
+    def check(self, redis, pg, may_be=None, unattributed=0):
+        """After a drain: nothing lost, nothing doubled, all clean."""
+        self.check_clients()
+        if not self.count():
+            raise Failed("nothing was acked")
+        check_states(pg, may_be or self.may_be())
+        check_clean(redis, pg, unattributed)
+
+
+def check_states(pg, may_be):
+    """Every pair's row is what its last answers allow."""
+    rows = {(user, post): status for user, post, status in pg.query(
+        "SELECT user_id, post_id, status FROM user_like_post")}
+    bad = [(pair, rows.get(pair), states) for pair, states in may_be.items()
+           if rows.get(pair, 0) not in states]
+    if bad:
+        raise Failed(f"{len(bad)} of {len(may_be)} pairs are not what was "
+                     f"answered (pair, row, may be): {bad[:8]}")
+
+
+def check_clean(redis, pg, unattributed=0):
+    """Tables are exact, Redis agrees with them and holds nothing unsynced."""
+    wrong = pg.query(EXACT_SQL)
+    if wrong:
+        raise Failed(f"counted wrong (post, counted, rows): {wrong[:10]}")
+    extra = pg.value("SELECT coalesce(sum(unattributed), 0) FROM post_like")
+    if extra != unattributed:
+        raise Failed(f"{extra} likes are unattributed, not {unattributed}")
+    letters = pg.query("SELECT * FROM sync_dead_letter")
+    if letters:
+        raise Failed(f"dead letters: {letters[:3]}")
+    with contextlib.closing(redis.client()) as keys:
+        left = [key for pattern in DIRTY_KEYS
+                for key in keys.scan_iter(pattern, count=10000)]
+        if left:
+            raise Failed(f"left in Redis: {describe(keys, left[:8])}")
+        check_hashes(keys, pg)
+
+
+def describe(keys, names):
+    reads = {"string": keys.get, "hash": keys.hgetall, "set": keys.smembers,
+             "zset": lambda key: keys.zrange(key, 0, -1, withscores=True)}
+    return {name: reads[keys.type(name)](name) for name in names
+            if keys.type(name) in reads}
+
+
+def generation(keys):
+    return int(keys.hget("likesync:state:like", "gen") or 0)
+
+
+def check_hashes(keys, pg):
+    """Every hash of this generation says what its row says. (One from before
+    a restart that nobody asked for since is looked up before it is used.)"""
+    rows = {(post, user): status for user, post, status in pg.query(
+        "SELECT user_id, post_id, status FROM user_like_post")}
+    now = generation(keys)
+    names = [name for name in keys.scan_iter("post_user_like_*", count=10000)
+             if not name.startswith("post_user_like_set_")]
+    pipe = keys.pipeline(transaction=False)
+    for name in names:
+        pipe.hgetall(name)
+        pipe.ttl(name)
+    answers = pipe.execute()
+    for name, edge, ttl in zip(names, answers[::2], answers[1::2]):
+        synced = edge["synced"].split()
+        if (int(synced[2]) if len(synced) > 2 else 0) != now:
+            continue
+        post, user = map(int, name.split("_")[3:])
+        if rows.get((post, user), 0) != int(edge["status"]):
+            raise Failed(f"{name}: {edge}, but its row is "
+                         f"{rows.get((post, user))}")
+        if ttl < 0:
+            raise Failed(f"{name} is clean and has no TTL: {edge}")
+
+
+def durable(daemon, load, redis, pg, unattributed=0, may_be=None, timeout=60):
+    """Drains and checks everything; what a killed daemon left is not ours to
+    drain before its lease has run out, so the record is waited for."""
+    daemon.drain(timeout)
+    with contextlib.closing(redis.client()) as keys:
+        wait_for(lambda: not keys.exists("likesync:batches:like"), 30,
+                 "the batches on record to be taken over")
+    daemon.drain(timeout)
+    load.check(redis, pg, may_be, unattributed)
