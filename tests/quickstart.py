@@ -152,17 +152,30 @@ def show_rows(pg):
 
 
 def show_use(bed, daemon, pg, keep):
-    print("\nhow to talk to it" + ("" if keep else " (with --keep)"))
-    print(f"  redis-cli -s {daemon.socket} LIKE 7 42")
-    print(f"  redis-cli -s {daemon.socket} LIKECOUNT 42")
-    print(f"  {harness.BUILD / 'likesyncctl'} -s {daemon.admin_socket} status")
-    print(f"  psql -h {pg.cluster.dir} -U {SUPERUSER} -d {pg.name}")
-    print(f"  curl http://{daemon.options['metrics_listen']}/metrics")
+    """Real paths only if they are still there when somebody reads them."""
     if keep:
+        print("\nhow to talk to it")
+        show_commands(daemon.socket, daemon.admin_socket, pg.cluster.dir,
+                      daemon.options["metrics_listen"])
         print("\nstill running")
         for server in bed.servers:
             print(f"  {server.dir.name:9} pid {server.pid:<8}{server.dir}")
         print(f"to stop it and remove {bed.dir}:\n  sh {write_stop(bed)}")
+    else:
+        print("\nhow to talk to it: sh tests/quickstart.sh --keep leaves it "
+              "running, and says where")
+        show_commands("SOCKET", "ADMIN_SOCKET", "DIRECTORY", "HOST:PORT")
+
+
+def show_commands(client_socket, admin_socket, pg_directory, http):
+    ctl = harness.BUILD / "likesyncctl"
+    with contextlib.suppress(ValueError):
+        ctl = ctl.relative_to(pathlib.Path.cwd())
+    print(f"  redis-cli -s {client_socket} LIKE 7 42")
+    print(f"  redis-cli -s {client_socket} LIKECOUNT 42")
+    print(f"  {ctl} -s {admin_socket} status")
+    print(f"  psql -h {pg_directory} -U {SUPERUSER} -d likesync")
+    print(f"  curl http://{http}/metrics")
 
 
 def write_stop(bed):
