@@ -9,7 +9,8 @@ import time
 import pytest
 
 import harness
-from load import Load, check_clean, check_states, durable, generation
+from load import (Load, assuming, check_clean, check_states, durable,
+                  generation)
 from servers import wait_for
 
 # Several claims for a batch, several calls for an ack, several batches.
@@ -73,7 +74,8 @@ def test_killed_at(bed, redis, pg, chain):
     daemon = bed.daemon(redis, pg, wait=None, **SMALL)
     daemon.kill9()
     others = Others(redis)
-    with harness.I1Watcher(pg), Load(daemon, seed=chain) as load:
+    with harness.I1Watcher(pg), \
+            assuming(redis, daemon, seed=chain) as load:
         for fault in chain.split():
             others.write()
             daemon.start(fault, wait=None)
@@ -112,9 +114,10 @@ def test_killed_100_times_at_random(bed, pg):
     rnd = random.Random(seed)
     redis = bed.redis(appendfsync="always")
     daemon = bed.daemon(redis, pg, **SMALL)
-    with harness.I1Watcher(pg), Load(daemon, seed=seed) as load:
+    with harness.I1Watcher(pg), \
+            assuming(redis, daemon, seed=seed) as load:
         for _ in range(100):
-            load.wait_acked(rnd.randint(1, 120))
+            load.wait_acked(rnd.randint(1, 300))
             daemon.kill9()
             daemon.start(wait=None)
         load.wait_acked(200)
@@ -128,7 +131,8 @@ def test_killed_while_redis_has_not_read(bed, redis, pg):
     seed = 7
     rnd = random.Random(seed)
     daemon = bed.daemon(redis, pg, **SMALL)
-    with harness.I1Watcher(pg), Load(daemon, seed=seed) as load:
+    with harness.I1Watcher(pg), \
+            assuming(redis, daemon, seed=seed) as load:
         for _ in range(12):
             load.wait_acked(rnd.randint(1, 100))
             redis.pause()
@@ -148,7 +152,8 @@ def test_redis_killed(bed, pg):
     redis = bed.redis(appendfsync="always")
     daemon = bed.daemon(redis, pg, **SMALL)
     rounds = 10
-    with harness.I1Watcher(pg), Load(daemon, seed=seed) as load:
+    with harness.I1Watcher(pg), \
+            Load(daemon, seed=seed, evict=redis) as load:
         for n in range(rounds):
             load.wait_acked(rnd.randint(1, 150))
             redis.kill9()
@@ -165,7 +170,8 @@ def test_redis_and_the_daemon_killed(bed, pg):
     rnd = random.Random(seed)
     redis = bed.redis(appendfsync="always")
     daemon = bed.daemon(redis, pg, **SMALL)
-    with harness.I1Watcher(pg), Load(daemon, seed=seed) as load:
+    with harness.I1Watcher(pg), \
+            assuming(redis, daemon, seed=seed) as load:
         for _ in range(8):
             load.wait_acked(rnd.randint(1, 150))
             first, second = rnd.sample([redis, daemon], 2)
@@ -182,7 +188,8 @@ def test_script_flush_is_not_seen(bed, redis, pg):
     seed = 13
     rnd = random.Random(seed)
     daemon = bed.daemon(redis, pg, **SMALL)
-    with harness.I1Watcher(pg), Load(daemon, seed=seed) as load, \
+    with harness.I1Watcher(pg), \
+            Load(daemon, seed=seed, evict=redis) as load, \
             redis.client() as keys:
         for _ in range(100):
             load.wait_acked(rnd.randint(1, 60))
@@ -230,7 +237,8 @@ def test_redis_rolled_back_under_load(bed, redis, pg, tmp_path, seed):
     """The copy is taken in the middle of a flush. What was durable at the
     end stays, though the copy is older; only what was not is lost."""
     daemon = bed.daemon(redis, pg, **SMALL)
-    with harness.I1Watcher(pg), Load(daemon, seed=seed) as load:
+    with harness.I1Watcher(pg), \
+            Load(daemon, seed=seed, evict=redis) as load:
         load.wait_acked(400)
         redis.stop()
         copy_data(redis, tmp_path)
@@ -312,7 +320,8 @@ def test_rolled_back_again_and_again(bed, redis, pg, tmp_path, interval_ms):
     daemon = bed.daemon(redis, pg, **{**SMALL, "postgres_connections": 2,
                                       "flush_interval_ms": interval_ms})
     others = Others(redis)
-    with harness.I1Watcher(pg), Load(daemon, seed=interval_ms) as load:
+    with harness.I1Watcher(pg), \
+            Load(daemon, seed=interval_ms, evict=redis) as load:
         others.write()
         load.wait_acked(300)
         redis.kill9()
