@@ -1,12 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /* A drain's target is Redis' time at a tick that was sent after it was asked
- * for: all that was acked before is older. */
+ * for: all that was acked before is older. Once the watermark is above it, all of
+ * that is in the tables, or waits for a second look (others' keys that do not fit
+ * together yet); what such a look brings gets a target of its own. */
 #include "services/drain.h"
 
 #include <stdlib.h>
 
 #include "adapters/timer.h"
 #include "base/mem.h"
+
+/* A row may be found at a second look, and its post's counter at one after it;
+ * beyond that, what others add all the time is not waited for. */
+#define LOOKS 2
 
 struct waiter {
     struct list node;
@@ -17,6 +23,8 @@ struct waiter {
     void *arg;
     bool ticking;      /* a tick was sent since */
     int64_t target_us; /* 0: not known yet */
+    int64_t look_us;   /* second looks up to it are waited for; 0: none yet */
+    int looks;
 };
 
 static void waiter_done(struct waiter *w, enum drain_result result)
@@ -83,14 +91,31 @@ void drains_ticked(struct drains *d, int64_t now_us)
     }
 }
 
+static bool is_drained(struct waiter *w, const struct drain_progress *p)
+{
+    if (!w->target_us || p->stored_us <= w->target_us || p->orphans)
+        return false;
+    if (!w->look_us) {
+        if (!p->oldest_look_us || w->looks == LOOKS)
+            return true;
+        w->look_us = p->now_us;
+        return false;
+    }
+    if (!p->oldest_look_us || p->oldest_look_us > w->look_us) {
+        w->target_us = p->now_us;
+        w->look_us = 0;
+        w->looks++;
+    }
+    return false;
+}
+
 void drains_progress(struct drains *d, const struct drain_progress *p)
 {
     LIST_FOREACH_SAFE(it, &d->waiting)
     {
         struct waiter *w = LIST_ENTRY(it, struct waiter, node);
 
-        if (w->target_us && p->stored_us > w->target_us && !p->orphans &&
-            (!p->oldest_look_us || p->oldest_look_us > w->target_us))
+        if (is_drained(w, p))
             waiter_done(w, DRAIN_DONE);
     }
 }

@@ -20,6 +20,7 @@ struct drains {
 };
 
 struct drain_progress {
+    int64_t now_us;         /* Redis' time at the last tick */
     int64_t stored_us;      /* watermark in the tables */
     int64_t oldest_look_us; /* oldest second look that is due; 0 none */
     bool orphans;           /* a batch of counters without rows is under way */

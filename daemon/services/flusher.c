@@ -168,6 +168,7 @@ static void pump(struct flusher *f)
 static void drains_check(struct flusher *f)
 {
     struct drain_progress p = {
+        .now_us = f->status.redis_now_us,
         .stored_us = f->status.stored_us,
         .oldest_look_us = f->oldest_look_us,
         .orphans = has_orphans(f),
