@@ -8,7 +8,7 @@
 --   synced   "status mtime_us [generation [a]]": what PostgreSQL is believed to
 --            hold; generation is left out when 0, `a` marks an assumed state.
 --            Missing: others wrote the hash, and it was not looked up yet.
---   claimed  highest time (us) that was claimed of a state others wrote
+--   claimed  highest time (us) that was claimed since others wrote it
 --
 -- Times are microseconds in here (exact in a double until the year 2255),
 -- "seconds.micros" in hashes. A time that has not six decimals is others'.
@@ -186,6 +186,8 @@ local function row_put(out, owner, member, h, gen)
     local key = edge_key(owner, member)
     edge_bump(h, gen)
     call('HSET', key, 'mtime', time_text(h.m), 'claimed', format('%.0f', h.m))
+  elseif h.claimed and h.m > (tonumber(h.claimed) or 0) then
+    call('HSET', edge_key(owner, member), 'claimed', format('%.0f', h.m))
   end
   out[n + 3], out[n + 4] = h.st, format('%.0f', h.m)
   out[n + 5] = format('%.0f', time_us(h.ctime) or h.m)

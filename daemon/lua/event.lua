@@ -32,18 +32,25 @@ end
 -- Marks the pair dirty and moves the counter; the error, if any, before
 -- anything of the pair itself was written.
 local function mark(owner, member, delta)
-  local r = pcall_redis('SADD', SET .. owner, member)
-  if type(r) == 'table' then
-    return r.err
+  local owners = pcall_redis('SADD', REGISTRY, owner)
+  if type(owners) == 'table' then
+    return owners.err
   end
-  if COUNTER_PRE and delta ~= 0 then
+  local members = pcall_redis('SADD', SET .. owner, member)
+  local r = members
+  if type(r) ~= 'table' and COUNTER_PRE and delta ~= 0 then
     r = pcall_redis('INCRBY', counter_key(owner), delta)
-    if type(r) == 'table' then
-      return r.err
-    end
   end
-  r = pcall_redis('SADD', REGISTRY, owner)
-  return type(r) == 'table' and r.err
+  if type(r) ~= 'table' then
+    return nil
+  end
+  if members == 1 then           -- not what was there before
+    call('SREM', SET .. owner, member)
+  end
+  if owners == 1 then
+    call('SREM', REGISTRY, owner)
+  end
+  return r.err
 end
 
 local function save(key, owner, member, h)
@@ -85,13 +92,23 @@ local function keep(key, owner, member, h)
   end
 end
 
-local function new_time(h)
+-- The highest time that the pair has had: who writes whole seconds may have set
+-- it back behind what is claimed or synced, where no new state would win.
+local function last_time(key, h)
+  local m = h.m
+  if h.others then
+    m = math.max(m, h.sm or 0, tonumber(call('HGET', key, 'claimed')) or 0)
+  end
+  return m
+end
+
+local function new_time(last)
   local m = now
   if low > m then
     m = low
   end
-  if h.m >= m then
-    m = h.m + 1
+  if last >= m then
+    m = last + 1
   end
   if m % SECOND == 0 then
     m = m + 1              -- whole seconds are others'
@@ -149,7 +166,8 @@ local function event(owner, member, op, base)
   if at and at > now + AT_AHEAD then
     return FUTURE
   end
-  if (at and at <= h.m) or (h.st == want and not h.assumed) then
+  local last = last_time(key, h)
+  if (at and at <= last) or (h.st == want and not h.assumed) then
     h.ctime = h.ctime or (h.new and time_text(now))
     local err = not h.assumed and keep(key, owner, member, h)
     return err and failed(err) or SAME
@@ -159,7 +177,7 @@ local function event(owner, member, op, base)
   if err then
     return failed(err)
   end
-  h.st, h.m = want, at or new_time(h)
+  h.st, h.m = want, at or new_time(last)
   h.ctime = h.ctime or (h.new and time_text(h.m))
   save(key, owner, member, h)
   if not h.new then
