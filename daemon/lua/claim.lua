@@ -6,7 +6,8 @@
 --   ARGV: batch, orphan batch, lease_ms, max, 1 when a pass may be started
 -- Reply: now, floor for the ledger, owners left in this pass, number of rows,
 -- rows of 6 (common.lua, row_put), number of orphans, pairs of owner and delta,
--- owners whose keys hold something else.
+-- owners that are no ids, or whose keys hold something else: they leave the
+-- registry.
 call('DEL', 'likesync:none')   -- a first write that is allowed at maxmemory
 local batch, orphan_batch, lease, max = ARGV[1], ARGV[2], ARGV[3], ARGV[4] + 0
 local GRACE = SECOND / 4       -- others' commands for one event may come apart
@@ -36,9 +37,13 @@ local function look_again(item)
     call('SADD', REGISTRY, item)
   elseif COUNTER_PRE and call('HEXISTS', ON_RECORD, item) == 0 then
     local value = pcall_redis('GET', counter_key(item))
-    local delta = type(value) == 'string' and match(value, '^%-?%d+$')
-    if delta == '0' then
+    -- As INCRBY writes it; 18 digits, so that no sum overflows.
+    local delta = type(value) == 'string' and #value < 20
+      and match(value, '^%-?[1-9]%d*$')
+    if value == '0' then
       call('DEL', counter_key(item))
+    elseif value and not (delta and #match(delta, '%d+') < 19) then
+      bad[#bad + 1] = item
     elseif delta then
       orphans[#orphans + 1], orphans[#orphans + 2] = item, delta
       orphan_record[#orphan_record + 1] = item
@@ -67,6 +72,10 @@ if ARGV[5] == '1' and call('EXISTS', PASS) == 0 then
 end
 
 local function take(owner)
+  if owner == '' or string.find(owner, ' ', 1, true) then
+    bad[#bad + 1] = owner        -- no id, and a record could not hold it
+    return
+  end
   local part, set = PART .. owner, SET .. owner
   local from = part
   if call('EXISTS', part) == 0 then
@@ -74,7 +83,6 @@ local function take(owner)
     local n = pcall_redis('SCARD', set)
     if type(n) == 'table' then
       bad[#bad + 1] = owner
-      call('SADD', REGISTRY, owner)
       return
     elseif n == 0 then
       call('ZADD', AGAIN, 'NX', now, owner)

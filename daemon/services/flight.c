@@ -22,6 +22,7 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "core/resp.h"
 #include "services/writer.h"
 
 #define ROW_FIELDS 6
@@ -129,10 +130,13 @@ static void log_bad_owners(const struct flight *fl, const struct redis_value *v,
     for (; i < redis_value_len(v); i++) {
         size_t len;
         const char *owner = redis_value_str(at(v, i), &len);
+        char shown[RESP_SHOW_MAX];
 
-        log_error("flush", "%s%.*s is not a set: left alone",
-                  fl->engine->kind->set_prefix, (int)(len < 64 ? len : 64),
-                  owner);
+        log_error("flush",
+                  "%s '%s': no id, or its dirty set is no set, or its counter "
+                  "no number: left alone",
+                  fl->engine->kind->owner_field,
+                  resp_show(&(struct resp_arg){owner, len}, shown));
     }
 }
 

@@ -421,6 +421,32 @@ static void on_orphans(void *arg, enum pg_outcome outcome,
     }
 }
 
+static bool orphan_is_malformed(const struct writer *w, size_t i)
+{
+    const struct batch_orphan *o = &w->batch->orphans[i];
+
+    return id_check_key(w->engine->owner_type, o->owner, o->owner_len) != 0;
+}
+
+static void orphans_step(struct writer *w)
+{
+    size_t i = w->orphans_from;
+
+    if (orphan_is_malformed(w, i)) {
+        w->orphans_to = i + 1;
+        sql_orphan_dead_letter(&w->job, w->engine, w->batch,
+                               &w->batch->orphans[i], NULL,
+                               "the id in Redis is malformed");
+        submit(w, on_orphan_dead);
+        return;
+    }
+    while (i < w->orphans_to && !orphan_is_malformed(w, i))
+        i++;
+    w->orphans_to = i;
+    sql_orphans(&w->job, w->engine, w->batch, w->orphans_from, w->orphans_to);
+    submit(w, on_orphans);
+}
+
 /* ---- the flow ---- */
 
 static void done(struct writer *w)
@@ -442,9 +468,7 @@ static void step(struct writer *w)
     } else if (w->depth > 0) {
         segment_step(w);
     } else if (w->orphans_from < w->batch->n_orphans) {
-        sql_orphans(&w->job, w->engine, w->batch, w->orphans_from,
-                    w->orphans_to);
-        submit(w, on_orphans);
+        orphans_step(w);
     } else {
         done(w);
     }
