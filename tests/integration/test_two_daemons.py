@@ -1,0 +1,274 @@
+# SPDX-License-Identifier: MIT
+"""Two daemons on one Redis and one PostgreSQL."""
+import contextlib
+import random
+import re
+import threading
+import time
+
+import psycopg2
+import pytest
+
+import harness
+from load import (Load, Replies, assuming, check_clean, check_states, durable)
+from servers import wait_for
+
+SMALL = {"flush_interval_ms": 20, "flush_batch_rows": 20,
+         "flush_claim_rows": 7, "flush_lease_ms": 500,
+         "postgres_lock_timeout_ms": 200}
+PROBES = 500000                 # first user id of those below
+THROUGH = "SELECT synced_through FROM sync_state WHERE kind = 'like'"
+
+
+@pytest.fixture
+def two(bed, redis, pg):
+    # A transaction of a daemon that is stopped keeps its row locks so long.
+    pg.query(f"ALTER ROLE likesyncd IN DATABASE {pg.name}"
+             " SET idle_in_transaction_session_timeout = '300ms'")
+    return [bed.daemon(redis, pg, **SMALL) for _ in range(2)]
+
+
+def instance(daemon):
+    return re.findall(r"is ready \(instance (\w+)\)", daemon.log_text())[-1]
+
+
+def own_batches(daemon, keys):
+    """Those that it has on record, or had when it was stopped."""
+    return [batch for batch in keys.zrange("likesync:batches:like", 0, -1)
+            if f"-{instance(daemon)}-" in batch]
+
+
+def pause_with_a_batch(daemon, load, keys):
+    """SIGSTOP at a moment when a batch of it is under way."""
+    def stopped():
+        daemon.pause()
+        found = own_batches(daemon, keys)
+        if not found:
+            daemon.resume()
+            load.check_clients()
+        return found
+    return wait_for(stopped, 60, "a batch under way")
+
+
+class Watermark(threading.Thread):
+    """Likes pairs of its own, each once, through each daemon, and looks at
+    synced_through: it never goes back, and all that was answered before it is
+    in the tables, in the same snapshot. (Redis, PostgreSQL and this test read
+    one clock.)"""
+
+    def __init__(self, pg, *daemons):
+        super().__init__(daemon=True)
+        self.pg = pg
+        self.daemons = daemons
+        self.ended = threading.Event()
+        self.probes = []                # (when it was answered, user)
+        self.through = set()
+        self.failure = None
+        self.number = PROBES
+        self.lock = threading.Lock()
+        self.likers = [threading.Thread(target=self.like, args=(daemon,),
+                                        daemon=True) for daemon in daemons]
+
+    def next_user(self):
+        with self.lock:
+            self.number += 1
+            return self.number
+
+    def like(self, daemon):
+        try:
+            self.like_on(daemon)
+        except BaseException as error:
+            self.failure = error
+
+    def like_on(self, daemon):
+        while not self.ended.is_set():
+            with contextlib.suppress(OSError), contextlib.closing(
+                    Replies(daemon.socket, 30)) as replies:
+                while not self.ended.wait(0.003):
+                    user = self.next_user()
+                    replies.send([f"LIKE {user} {user % 5}"])
+                    if isinstance(replies.read(), int):
+                        self.probes.append((time.time(), user))
+            self.ended.wait(0.01)
+
+    def run(self):
+        try:
+            with contextlib.closing(self.pg.connect()) as connection:
+                cursor = connection.cursor()
+                last = 0
+                while not self.ended.wait(0.005):
+                    last = self.look(cursor, last)
+        except BaseException as error:
+            self.failure = error
+
+    def look(self, cursor, last):
+        cursor.execute(
+            f"SELECT extract(epoch FROM ({THROUGH}))::float8, array(SELECT"
+            f" user_id FROM user_like_post WHERE user_id >= {PROBES})")
+        through, users = cursor.fetchone()
+        through = through or 0
+        assert through >= last, f"synced_through: {last}, then {through}"
+        rows = set(users)
+        # A float of today has steps of less than a microsecond.
+        ahead = [probe for probe in list(self.probes)
+                 if probe[0] < through - 1e-6 and probe[1] not in rows]
+        assert not ahead, f"answered before {through}, no row: {ahead[:5]}"
+        self.through.add(through)
+        return through
+
+    def drain(self, daemon, timeout=60):
+        """All that either daemon answered before is durable after it."""
+        before = list(self.probes)
+        daemon.drain(timeout)
+        rows = {user for user, in self.pg.query(
+            f"SELECT user_id FROM user_like_post WHERE user_id >= {PROBES}")}
+        missing = [probe for probe in before if probe[1] not in rows]
+        assert not missing, f"drained, but no row: {missing[:5]}"
+
+    def __enter__(self):
+        self.start()
+        for liker in self.likers:
+            liker.start()
+        return self
+
+    def __exit__(self, kind, error, trace):
+        self.ended.set()
+        for thread in [self, *self.likers]:
+            thread.join(60)
+        if kind is None:
+            assert not self.failure, self.failure
+            assert len(self.through) > 3, "the watermark does not move"
+            assert len(self.probes) > 10
+
+
+def test_both_work(two, redis, pg):
+    """Each pair has one daemon here, each post has both."""
+    with harness.I1Watcher(pg), Watermark(pg, *two) as mark, \
+            Load(*two, seed=41, evict=redis) as load:
+        for n in range(10):
+            load.wait_acked(200)
+            mark.drain(two[n % 2])
+    for daemon in two:
+        assert daemon.metrics()["likesyncd_batches_written_total"] > 0
+    assert not load.refusals()
+    durable(two[0], load, redis, pg)
+
+
+def test_paused_past_its_lease(two, redis, pg):
+    """Its batch is written by the other; then it goes on with it."""
+    a, b = two
+    taken_over = "likesyncd_batches_taken_over_total"
+    with harness.I1Watcher(pg), Watermark(pg, *two) as mark, \
+            Load(*two, seed=42, evict=redis) as load, \
+            contextlib.closing(redis.client()) as keys:
+        for n in range(8):
+            paused, other = (a, b) if n % 2 else (b, a)
+            before = other.metrics()[taken_over]
+            batches = pause_with_a_batch(paused, load, keys)
+            wait_for(lambda: not set(batches) & set(own_batches(paused, keys)),
+                     what="its batches to be done by the other")
+            assert other.metrics()[taken_over] > before
+            mark.drain(other)
+            paused.resume()
+            load.wait_acked(100)
+    assert not load.refusals()
+    durable(a, load, redis, pg)
+
+
+def test_paused_for_a_moment_only(two, redis, pg):
+    """Around its lease: both may be at the same batch at the same time."""
+    seed = 43
+    rnd = random.Random(seed)
+    with harness.I1Watcher(pg), Watermark(pg, *two), \
+            Load(*two, seed=seed, evict=redis) as load, \
+            contextlib.closing(redis.client()) as keys:
+        for _ in range(10):
+            paused = rnd.choice(two)
+            pause_with_a_batch(paused, load, keys)
+            time.sleep(rnd.uniform(0.4, 0.7))
+            paused.resume()
+            load.wait_acked(50)
+    assert not load.refusals()
+    durable(two[0], load, redis, pg)
+
+
+def test_killed_one_by_one_and_both(two, redis, pg):
+    seed = 44
+    rnd = random.Random(seed)
+    with harness.I1Watcher(pg), Watermark(pg, *two) as mark, \
+            assuming(redis, *two, seed=seed) as load:
+        for _ in range(12):
+            load.wait_acked(rnd.randint(1, 150))
+            victims = rnd.choice([two[:1], two[1:], two])
+            for daemon in victims:
+                daemon.kill9()
+            if len(victims) == 1 and rnd.random() < 0.5:
+                other = two[0] if victims == two[1:] else two[1]
+                mark.drain(other)
+            for daemon in victims:
+                daemon.start(wait=None)
+        for daemon in two:
+            daemon.wait_up(daemon.ready)
+        load.wait_acked(200)
+        mark.drain(two[1])
+    durable(two[0], load, redis, pg)
+
+
+def test_stopped_by_turns(two, redis, pg):
+    """SIGTERM hands what is under way to the other at once."""
+    with harness.I1Watcher(pg), Watermark(pg, *two) as mark, \
+            assuming(redis, *two, seed=45) as load:
+        for n in range(6):
+            load.wait_acked(100)
+            two[n % 2].restart()
+            mark.drain(two[(n + 1) % 2])
+    durable(two[0], load, redis, pg)
+
+
+# ---- paused between a lookup and its resend ----
+
+def send_and_pause(daemon, pg, request):
+    """The lookup for the request is answered by PostgreSQL, but not yet read:
+    the daemon is stopped. Returns the client's connection."""
+    waiting = ("SELECT count(*) FROM pg_stat_activity WHERE usename ="
+               " 'likesyncd' AND datname = current_database()"
+               " AND state = 'active'")
+    replies = Replies(daemon.socket, 30)
+    with contextlib.closing(psycopg2.connect(pg.conninfo("postgres"))) \
+            as rival:
+        rival.cursor().execute("LOCK TABLE user_like_post")
+        replies.send([request])
+        wait_for(lambda: pg.value(waiting + " AND wait_event_type = 'Lock'"),
+                 what="a lookup that waits")
+        daemon.pause()
+    wait_for(lambda: not pg.value(waiting), what="the lookup's end")
+    return replies
+
+
+@pytest.mark.parametrize("first, meanwhile, answer, last", [
+    ("LIKE", ["LIKE"], 0, 1),
+    ("LIKE", ["LIKE", "UNLIKE"], 1, 1),
+    ("UNLIKE", ["LIKE"], 1, 0),
+    ("UNLIKE", ["LIKE", "UNLIKE"], 0, 0),
+])
+@pytest.mark.parametrize("drained", [True, False])
+def test_paused_before_the_resend(bed, redis, pg, first, meanwhile, answer,
+                                  last, drained):
+    """What it looked up is old by then: the hash counts."""
+    a, b = (bed.daemon(redis, pg, **{
+        **SMALL, "postgres_lookup_timeout_ms": 30000}) for _ in range(2))
+    with harness.I1Watcher(pg), contextlib.closing(b.client()) as other, \
+            contextlib.closing(send_and_pause(a, pg, f"{first} 7 42")) \
+            as replies:
+        for verb in meanwhile:
+            assert other.execute_command(verb, 7, 42) == 1
+            if drained:
+                b.drain()
+        a.resume()
+        assert replies.read() == answer
+        assert other.execute_command("LIKED", 7, 42) == [last]
+        b.drain()
+    check_states(pg, {(7, 42): {last}})
+    wait_for(lambda: not redis.client().exists("likesync:batches:like"),
+             what="the last ack")
+    check_clean(redis, pg)
