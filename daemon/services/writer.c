@@ -275,7 +275,8 @@ static void on_dead(void *arg, enum pg_outcome outcome,
     next(w);
 }
 
-static void dead_letter(struct writer *w, const struct pg_result *r)
+static void dead_letter(struct writer *w, const char *sqlstate,
+                        const char *reason)
 {
     const struct segment *s = &w->stack[w->depth - 1];
     struct batch_row *row = &w->batch->rows[s->from];
@@ -284,10 +285,9 @@ static void dead_letter(struct writer *w, const struct pg_result *r)
               "batch %s: %s %.*s %.*s goes to the dead letters: %s (SQLSTATE "
               "%s)",
               w->batch->id, w->engine->kind->name, (int)row->owner_len,
-              row->owner, (int)row->member_len, row->member,
-              pg_result_message(r), pg_result_sqlstate(r));
-    sql_dead_letter(&w->job, w->engine, w->batch, row, pg_result_sqlstate(r),
-                    pg_result_message(r));
+              row->owner, (int)row->member_len, row->member, reason,
+              sqlstate ? sqlstate : "none");
+    sql_dead_letter(&w->job, w->engine, w->batch, row, sqlstate, reason);
     submit(w, on_dead);
 }
 
@@ -315,6 +315,16 @@ static void segment_done(struct writer *w)
     next(w);
 }
 
+/* Written without an error, and yet neither there nor in the way of what is: a
+ * trigger or a rule left it out. */
+static bool was_left_out(const struct writer *w, const struct segment *s)
+{
+    for (size_t i = s->from; i < s->to; i++)
+        if (w->batch->rows[i].pg_mtime_us < w->batch->rows[i].mtime_us)
+            return true;
+    return false;
+}
+
 static void on_read_back(void *arg, enum pg_outcome outcome,
                          const struct pg_result *r)
 {
@@ -329,7 +339,12 @@ static void on_read_back(void *arg, enum pg_outcome outcome,
     }
     fault_point("read_back");
     sql_read_states(r, 0, w->batch, s->from, s->to, false);
-    segment_done(w);
+    if (!was_left_out(w, s))
+        segment_done(w);
+    else if (s->to - s->from > 1)
+        halve(w);
+    else
+        dead_letter(w, NULL, "the table left it out without an error");
 }
 
 static void on_written(void *arg, enum pg_outcome outcome,
@@ -363,7 +378,7 @@ static void on_written(void *arg, enum pg_outcome outcome,
     if (n > 1)
         halve(w);
     else
-        dead_letter(w, r);
+        dead_letter(w, pg_result_sqlstate(r), pg_result_message(r));
 }
 
 static void segment_step(struct writer *w)
