@@ -1,0 +1,268 @@
+# SPDX-License-Identifier: MIT
+"""Rows that PostgreSQL refuses: they, and only they, go to the dead letters;
+all others are written, and all counts stay right."""
+import contextlib
+
+import pytest
+
+import harness
+from wire import Wire, encode
+
+ROWS = 1200          # in one batch, several claims
+CHECK = "test_refuses"
+
+
+class Case:
+    """Likes that wait in Redis until the table refuses some of them."""
+
+    def __init__(self, bed, redis, pg):
+        self.redis, self.pg = redis, pg
+        self.daemon = bed.daemon(redis, pg, flush_batch_rows=5000,
+                                 flush_claim_rows=500)
+        self.keys = redis.client()
+        self.client = self.daemon.client()
+        self.flusher("PAUSE")
+
+    def flusher(self, word):
+        with contextlib.closing(self.daemon.admin()) as admin:
+            admin.execute_command("FLUSHER", word)
+
+    def flush(self):
+        self.flusher("RESUME")
+        self.daemon.drain(60)
+
+    def send(self, verb, pairs):
+        """(user, post) pairs in one pipeline; all must change something."""
+        with Wire(self.daemon.socket) as wire:
+            wire.send(b"".join(encode(verb, *pair) for pair in pairs))
+            assert {wire.read() for _ in pairs} == {b":1\r\n"}
+
+    def refuse(self, condition, table="user_like_post"):
+        self.pg.query(f"ALTER TABLE {table} ADD CONSTRAINT {CHECK}"
+                      f" CHECK ({condition}) NOT VALID")
+
+    def allow(self, table="user_like_post"):
+        self.pg.query(f"ALTER TABLE {table} DROP CONSTRAINT {CHECK}")
+
+    def letters(self):
+        return self.pg.query(
+            "SELECT owner_id::bigint, member_id::bigint, status, delta,"
+            " sqlstate FROM sync_dead_letter ORDER BY 1, 2")
+
+    def liked(self):
+        return set(self.pg.query("SELECT user_id, post_id FROM user_like_post"
+                                 " WHERE status = 1"))
+
+    def check(self, liked, posts):
+        """Rows, counts in the tables and of the command, and nothing left."""
+        assert self.liked() == set(liked)
+        totals = [sum(post == p for _, p in liked) for post in posts]
+        assert self.client.execute_command("LIKECOUNT", *posts) == totals
+        harness.check_exact(self.pg)
+        assert self.pg.value(
+            "SELECT coalesce(sum(unattributed), 0) FROM post_like") == 0
+        left = [key for key in self.keys.scan_iter(count=1000)
+                if not key.startswith("post_user_like_")]
+        assert left == ["likesync:state:like"]
+
+
+@pytest.fixture
+def case(bed, redis, pg):
+    return Case(bed, redis, pg)
+
+
+def batch_of(posts):
+    return [(user, posts[user % len(posts)]) for user in range(ROWS)]
+
+
+@pytest.mark.parametrize("posts", [[42], [42, 43, 44, 45, 46]],
+                         ids=["one-post", "five-posts"])
+@pytest.mark.parametrize("bad", [
+    [0], [ROWS // 2], [ROWS - 1], [0, 1, 499, 500, 777, ROWS - 1],
+    list(range(0, ROWS, 100))],
+    ids=["first", "middle", "last", "several", "every-100th"])
+def test_refused_rows_of_a_big_batch(case, posts, bad):
+    pairs = batch_of(posts)
+    case.send("LIKE", pairs)
+    case.refuse(f"user_id NOT IN ({','.join(map(str, bad))})")
+    with harness.I1Watcher(case.pg):
+        case.flush()
+    assert case.letters() == sorted(
+        (post, user, 1, None, "23514") for user, post in pairs if user in bad)
+    assert case.pg.value("SELECT count(*) FROM sync_dead_letter"
+                         " WHERE reason NOT LIKE '%%test_refuses%%'"
+                         " OR kind <> 'like' OR batch_id = ''") == 0
+    good = [pair for pair in pairs if pair[0] not in bad]
+    case.check(good, posts)
+    metrics = case.daemon.metrics()
+    assert metrics["likesyncd_dead_letters_total"] == len(bad)
+    # What was refused is not believed any more.
+    user = bad[0]
+    post = dict(pairs)[user]
+    assert case.client.execute_command("LIKED", user, post) == [0]
+    # A later event of the pair works once nothing refuses it.
+    case.allow()
+    assert case.client.execute_command("LIKE", user, post) == 1
+    case.daemon.drain()
+    case.check(good + [(user, post)], posts)
+    assert len(case.letters()) == len(bad)
+
+
+def test_all_rows_of_one_post(case):
+    """In a batch with others, in the middle of them."""
+    posts = [10, 20, 30]
+    pairs = batch_of(posts)
+    case.send("LIKE", pairs)
+    case.refuse("post_id <> 20")
+    case.flush()
+    assert case.letters() == sorted((post, user, 1, None, "23514")
+                                    for user, post in pairs if post == 20)
+    case.check([pair for pair in pairs if pair[1] != 20], posts)
+    assert case.pg.value(
+        "SELECT count(*) FROM post_like WHERE post_id = 20") == 0
+
+
+def test_a_check_on_the_counts(case):
+    """No more than 3 likes of a post: the rows up to it fit, those beyond do
+    not, and the count is that of the rows."""
+    posts = [1, 2]
+    pairs = [(user, 1) for user in range(8)] + [(user, 2) for user in (1, 2)]
+    case.send("LIKE", pairs)
+    case.refuse("like_count <= 3", table="post_like")
+    case.flush()
+    found = case.letters()
+    assert len(found) == 5
+    assert {letter[0] for letter in found} == {1}
+    refused = {(letter[1], 1) for letter in found}
+    case.check(set(pairs) - refused, posts)
+    assert case.client.execute_command("LIKECOUNT", 1) == [3]
+    case.allow("post_like")
+    case.send("LIKE", sorted(refused))
+    case.daemon.drain()
+    case.check(pairs, posts)
+
+
+def test_a_refused_unlike(case):
+    """The row stays liked, and so do the counts and what is answered."""
+    pairs = [(user, 42) for user in range(10)]
+    case.send("LIKE", pairs)
+    case.flush()
+    case.flusher("PAUSE")
+    case.send("UNLIKE", [(3, 42), (4, 42)])
+    case.refuse("NOT (user_id = 3 AND status = 0)")
+    case.flush()
+    assert case.letters() == [(42, 3, 0, None, "23514")]
+    good = [pair for pair in pairs if pair[0] != 4]
+    case.check(good, [42])
+    assert case.client.execute_command("LIKED", 3, 42) == [1]
+    case.allow()
+    assert case.client.execute_command("UNLIKE", 3, 42) == 1
+    case.daemon.drain()
+    case.check([pair for pair in good if pair[0] != 3], [42])
+
+
+@pytest.mark.parametrize("sqlstate", ["P0001", "23514", "22003", "23502"])
+def test_a_trigger_that_raises(case, sqlstate):
+    pairs = batch_of([42, 43])
+    case.pg.query(f"""
+        CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN
+          IF NEW.user_id IN (5, 600) THEN
+            RAISE EXCEPTION 'not you' USING ERRCODE = '{sqlstate}';
+          END IF;
+          RETURN NEW;
+        END $$""")
+    case.pg.query("CREATE TRIGGER refuse BEFORE INSERT OR UPDATE ON"
+                  " user_like_post FOR EACH ROW EXECUTE FUNCTION refuse()")
+    case.send("LIKE", pairs)
+    case.flush()
+    assert [(letter[1], letter[4]) for letter in case.letters()] == \
+        [(600, sqlstate), (5, sqlstate)]
+    assert case.pg.value("SELECT bool_and(reason LIKE '%%not you%%')"
+                         " FROM sync_dead_letter")
+    case.check([pair for pair in pairs if pair[0] not in (5, 600)], [42, 43])
+
+
+def test_a_trigger_that_leaves_rows_out(case):
+    """It returns NULL: no error and no row. The row is not lost in silence,
+    and not counted."""
+    case.pg.query("""
+        CREATE FUNCTION leave_out() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN
+          IF NEW.user_id IN (5, 600) THEN RETURN NULL; END IF;
+          RETURN NEW;
+        END $$""")
+    case.pg.query("CREATE TRIGGER leave_out BEFORE INSERT ON user_like_post"
+                  " FOR EACH ROW EXECUTE FUNCTION leave_out()")
+    pairs = batch_of([42, 43])
+    case.send("LIKE", pairs)
+    case.flush()
+    assert case.letters() == [(42, 600, 1, None, None),
+                              (43, 5, 1, None, None)]
+    case.check([pair for pair in pairs if pair[0] not in (5, 600)], [42, 43])
+    assert case.client.execute_command("LIKED", 5, 43) == [0]
+
+
+def test_a_newer_event_while_the_row_is_refused(case):
+    """UNLIKE follows the LIKE that is refused: nothing was ever there."""
+    case.send("LIKE", [(7, 42), (8, 42)])
+    case.refuse("NOT (user_id = 7 AND status = 1)")
+    case.flush()
+    assert case.letters() == [(42, 7, 1, None, "23514")]
+    assert case.client.execute_command("UNLIKE", 7, 42) == 0
+    # It may be tried again, and is refused again, in a batch of its own.
+    assert case.client.execute_command("LIKE", 7, 42) == 1
+    case.daemon.drain()
+    assert len(case.letters()) == 2
+    case.check([(8, 42)], [42])
+    assert case.client.execute_command("LIKED", 7, 42) == [0]
+    assert case.pg.value("SELECT count(DISTINCT batch_id)"
+                         " FROM sync_dead_letter") == 2
+
+
+def test_a_refused_delta_without_a_row(case):
+    """Of several posts: it alone is a dead letter and leaves the counter."""
+    for post in range(1, 10):
+        case.keys.sadd("post_set", post)
+        case.keys.incrby(f"post_{post}_counter", 10 * post)
+    case.send("LIKE", [(7, 100)])
+    case.refuse("like_count NOT IN (30, 90)", table="post_like")
+    case.flush()
+    assert case.letters() == [(3, None, None, 30, "23514"),
+                              (9, None, None, 90, "23514")]
+    assert dict(case.pg.query("SELECT post_id, unattributed FROM post_like"
+                              " WHERE unattributed <> 0")) == \
+        {post: 10 * post for post in (1, 2, 4, 5, 6, 7, 8)}
+    assert case.client.execute_command("LIKECOUNT", 3, 4, 9, 100) == \
+        [0, 40, 0, 1]
+    assert not case.keys.exists("post_3_counter", "post_9_counter",
+                                "post_set", "likesync:onrecord:like")
+    harness.check_exact(case.pg)
+    case.allow("post_like")
+    case.keys.sadd("post_set", 3)
+    case.keys.incrby("post_3_counter", 30)
+    case.daemon.drain()
+    assert case.client.execute_command("LIKECOUNT", 3) == [30]
+
+
+@pytest.mark.skipif(not harness.build_has("LIKESYNCD_FAULTS"),
+                    reason="no fault points")
+@pytest.mark.parametrize("point", ["dead_lettered", "before_ack"])
+def test_a_kill_writes_no_letter_twice(case, point):
+    """The batch is taken over under its own id."""
+    pairs = [(user, 42) for user in range(50)]
+    case.daemon.term()
+    case.daemon.write_config(flush_lease_ms=500)
+    case.daemon.start()
+    case.flusher("PAUSE")
+    case.send("LIKE", pairs)
+    case.refuse("user_id NOT IN (3, 33)")
+    case.daemon.kill9()
+    case.daemon.start(fault=point, wait=None)
+    case.daemon.wait_fault()
+    case.daemon.start()
+    case.daemon.drain(60)
+    assert case.letters() == [(42, 3, 1, None, "23514"),
+                              (42, 33, 1, None, "23514")]
+    case.client = case.daemon.client()
+    case.check([pair for pair in pairs if pair[0] not in (3, 33)], [42])
