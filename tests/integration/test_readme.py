@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: MIT
+"""README.md says nothing that does not work: its code is compiled and run, its
+queries are run, its recipe is followed, its tables are complete."""
+import re
+import shlex
+
+import harness
+from servers import ROOT, run, run_status
+
+README = (ROOT / "README.md").read_text()
+SOCKET = "/run/likesyncd/likesyncd.sock"
+
+
+def blocks(language):
+    """The code of all blocks in a language ("" has none)."""
+    return [code for name, code in
+            re.findall(r"^```(\w*)\n(.*?)^```$", README, re.M | re.S)
+            if name == language]
+
+
+def section(title):
+    return re.search(rf"^#+ {re.escape(title)}\n(.*?)(?=^#+ |\Z)", README,
+                     re.M | re.S)[1]
+
+
+def rows(title):
+    """The cells of the tables in a section, without their heads."""
+    lines = [line for line in section(title).splitlines()
+             if line.startswith("|")]
+    cells = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+             for line in lines]
+    heads = {i - 1 for i, row in enumerate(cells) if set(row[0]) <= {"-"}}
+    return [row for i, row in enumerate(cells)
+            if i not in heads and i - 1 not in heads]
+
+
+def test_python(daemon, pg, tmp_path):
+    code, = blocks("python")
+    assert SOCKET in code
+    file = tmp_path / "app.py"
+    file.write_text(code.replace(SOCKET, str(daemon.socket)) +
+                    "\nprint(changed, total, pipe)\n")
+    code, output = run_status(["/usr/bin/python3", file])
+    assert (code, output[:4]) == (0, "1 1 "), output
+    daemon.drain()
+    assert pg.query("SELECT user_id, post_id, status FROM user_like_post"
+                    " ORDER BY post_id") == [(7, 42, 0), (7, 43, 1),
+                                             (7, 44, 1)]
+
+
+def test_python_says_what_is_wrong(bed, redis, pg, tmp_path):
+    """The promised error, while a backend is away."""
+    code, = blocks("python")
+    daemon = bed.daemon(redis, pg)
+    redis.stop()
+    last = code[code.index("try:"):]
+    file = tmp_path / "app.py"
+    file.write_text(code[:code.index("changed,")]
+                    .replace(SOCKET, str(daemon.socket)) + last)
+    code, output = run_status(["/usr/bin/python3", file])
+    assert code == 0 and output.startswith("UNAVAILABLE not recorded: ")
+
+
+def test_c(daemon, tmp_path):
+    code, = blocks("c")
+    (tmp_path / "app.c").write_text(code.replace(SOCKET, str(daemon.socket)))
+    flags = run(["pkg-config", "--cflags", "--libs", "hiredis"]).split()
+    # The README includes <hiredis/hiredis.h>, as people do.
+    run(["cc", "-Wall", "-Wextra", "-Werror", "-o", tmp_path / "app",
+         tmp_path / "app.c", *flags])
+    assert run_status([tmp_path / "app"]) == (0, "changed 1, total 1\n")
+    assert run_status([tmp_path / "app"]) == (0, "changed 0, total 1\n")
+
+
+def queries():
+    return [q.strip() for block in blocks("sql")
+            for q in re.split(r";\s*(?:\n|$)", block) if q.strip()]
+
+
+def test_queries(daemon, client, redis, pg):
+    assert len(queries()) == 8
+    pg.query("ALTER TABLE user_like_post ADD CHECK (user_id <> 666)")
+    for user in (7, 8, 666):
+        client.execute_command("LIKE", user, 42, "AT", 1289192400 + user)
+    redis.client().sadd("post_set", 43)
+    redis.client().incrby("post_43_counter", 5)
+    daemon.drain()
+    found = {}
+    for query in queries():
+        title = re.match(r"(?:-- (.*)\n)?", query)[1]
+        found[title] = pg.query(query)
+    assert found["The most liked posts."] == [(43, 5), (42, 2)]
+    assert [user for user, _ in found["Who likes post 42, newest first."]] \
+        == [8, 7]
+    (kind, _, lag), = found["How far the tables are behind."]
+    assert kind == "like" and 0 <= lag.total_seconds() < 60
+    (state, reason, count, _, _), = \
+        found["Rows that PostgreSQL refused, and why."]
+    assert (state, count) == ("23514", 1) and "check" in reason
+    (_, batches, n_rows), = found["What was written, minute by minute."][:1]
+    assert batches >= 1 and n_rows >= 2
+    assert found["Counts that others added without rows."] == [(43, 5, 5)]
+    assert found["The exactness check: no row, in any snapshot, also in the "
+                 "middle of a flush."] == []
+    # The dead letter's command, given to the daemon once the cause is gone.
+    command = found[None][0][0]
+    assert command == "LIKE 666 42 AT 1289193066.000000"
+    pg.query("ALTER TABLE user_like_post DROP CONSTRAINT"
+             " user_like_post_user_id_check")
+    client.execute_command(*shlex.split(command))
+    daemon.drain()
+    assert pg.value("SELECT like_count FROM post_like WHERE post_id = 42") \
+        == 3
+    harness.check_exact(pg)
+
+
+def test_the_exactness_check_finds_what_is_wrong(daemon, client, pg):
+    client.execute_command("LIKE", 7, 42)
+    daemon.drain()
+    check = next(q for q in queries() if "exactness" in q)
+    assert pg.query(check) == []
+    pg.query("UPDATE post_like SET like_count = 9")
+    assert pg.query(check) == [(42, 9, 1)]
+
+
+def test_the_index_for_a_users_likes(pg):
+    statement = re.search(r"`(CREATE INDEX [^`]*)`", README)[1]
+    pg.query(statement)
+
+
+def test_recipe(daemon, client, redis, pg):
+    """On a pair that is clean, so that its hash has a TTL."""
+    client.execute_command("LIKE", 7, 42)
+    client.execute_command("UNLIKE", 7, 42)
+    daemon.drain()
+    daemon.admin().execute_command("FLUSHER", "PAUSE")
+    recipe = next(b for b in blocks("") if b.startswith("HSET"))
+    for line in recipe.splitlines():
+        # A time that is newer than that of the daemon's own unlike.
+        redis.client().execute_command(
+            *line.replace("1790000000", "4000000000").split())
+    assert redis.client().ttl("post_user_like_42_7") == -1
+    daemon.admin().execute_command("FLUSHER", "RESUME")
+    daemon.drain()
+    assert pg.query("SELECT status FROM user_like_post") == [(1,)]
+    assert pg.query("SELECT like_count, unattributed FROM post_like") == \
+        [(1, 0)]
+    assert client.execute_command("LIKED", 7, 42) == [1]
+
+
+def test_text_ids_stand_in_keys_as_it_says(bed, redis, cluster):
+    pg = cluster.create_database(
+        variables={"user_id_type": "text", "post_id_type": "text"})
+    bed.databases.append(pg)
+    daemon = bed.daemon(redis, pg, ids_user="text", ids_post="text")
+    with daemon.client() as client:
+        for user, post in (("a_b", "x"), ("set", "y"), ("\x7f{ %}\x01", "z")):
+            assert client.execute_command("LIKE", user, post) == 1
+    keys = redis.client()
+    for key in ("post_user_like_x_a%5Fb", "post_user_like_y_%73et",
+                "post_user_like_z_%7F%7B%20%25%7D%01"):
+        assert keys.exists(key), key
+    assert keys.hget("post_user_like_x_a%5Fb", "user_id") == "a_b"
+
+
+def test_install_names_the_packages_that_the_build_needs():
+    deps = (ROOT / "tests/lib/deps.sh").read_text()
+    packages = re.search(r'^BUILD_PACKAGES="([^"]*)"', deps, re.M)[1].split()
+    install = re.search(r"sudo apt install ((?:.*\\\n)*.*)", README)[1]
+    assert install.replace("\\\n", " ").split() == packages
+
+
+def test_options_are_those_that_there_are():
+    printed = run([harness.BUILD / "likesyncd", "--print-config", "-c",
+                   "/dev/null"])
+    known, current = {}, ""
+    for line in printed.splitlines():
+        if line.startswith("["):
+            current = line.strip("[]")
+        elif match := re.match(r"(\w+) = ?(.*)$", line):
+            known[f"{current}.{match[1]}"] = match[2]
+    for names, default, _ in rows("Configuration"):
+        for name in re.findall(r"`(\w+\.\w+)`", names):
+            assert name in known, name
+            if default.strip("`").isalnum():
+                assert known[name] == default.strip("`"), name
+    for name in re.findall(r"`((?:server|flush|cache|redis|postgres|like)"
+                           r"\.\w+)`", README):
+        assert name in known, name
+
+
+def test_metrics_are_those_that_there_are(daemon):
+    text = daemon.http("/metrics")[1]
+    named = set(re.findall(r"`(likesyncd_[a-z_]+)", README))
+    assert len(named) > 8
+    for name in named:
+        assert re.search(rf"^# TYPE {name} ", text, re.M), name
+
+
+def test_verbs_and_commands_are_all_there(client):
+    help_text = run([harness.BUILD / "likesyncctl", "--help"])
+    verbs = set(re.findall(r"^  (\w+) ", help_text, re.M))
+    assert verbs == {v for cells in rows("Operate") if len(cells) == 2
+                     for v in re.findall(r"`([a-z]+)`", cells[0])}
+    named = {name.lower() for cells in rows("Commands")
+             for code in re.findall(r"`([A-Z][^`]*)`", cells[0])
+             for name in (re.findall(r"\b[A-Z]+\b", code)
+                          if code.startswith("PING")
+                          else code.split()[:1])}
+    known = {c.lower() for c in client.execute_command("COMMAND")}
+    assert known <= named, known - named
+    assert named - known <= {"get"}
+
+
+def test_links_lead_somewhere():
+    for target in re.findall(r"\]\(([^)]+)\)", README):
+        if target.startswith("#"):
+            titles = re.findall(r"^#+ (.*)$", README, re.M)
+            anchors = {re.sub(r"[^\w -]", "", t).lower().replace(" ", "-")
+                       for t in titles}
+            assert target[1:] in anchors, target
+        elif "://" not in target:
+            assert (ROOT / target).exists(), target
+
+
+def test_source_layout_is_that_of_the_tree():
+    for path, _ in rows("Source layout"):
+        for name in re.findall(r"`([^`]+)`", path):
+            assert (ROOT / name).is_dir(), name
+
+
+def test_the_socket_is_the_default_one():
+    printed = run([harness.BUILD / "likesyncd", "--print-config", "-c",
+                   "/dev/null"])
+    assert f"unix:{SOCKET} " in printed
