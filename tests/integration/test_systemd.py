@@ -2,6 +2,7 @@
 """What systemd is told, and the files that are installed for it."""
 import os
 import re
+import shlex
 import shutil
 import signal
 import socket
@@ -318,6 +319,18 @@ def test_the_unit_fits_the_daemon(installed):
     assert f"\\set daemon_role {unit['User']} " in roles
     clients = int(re.search(r"^max_clients = (\d+)", printed, re.M)[1])
     assert int(unit["LimitNOFILE"]) > clients + 1000
+
+
+def test_the_units_reload_reloads(installed, daemon):
+    """Also where there is nothing but a shell in the path."""
+    _, prefix = installed
+    unit = (prefix / "lib/systemd/system/likesyncd.service").read_text()
+    command = shlex.split(re.search(r"^ExecReload=(.*)$", unit, re.M)[1])
+    assert command[0] == "/bin/sh"
+    subprocess.run(command, check=True,
+                   env={"MAINPID": str(daemon.pid), "PATH": "/nowhere"})
+    wait_for(lambda: "config: reloaded" in daemon.log_text(),
+             what="the reload")
 
 
 def test_users_and_files_of_the_unit_can_be_made(installed, tmp_path):
