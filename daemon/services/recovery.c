@@ -252,9 +252,12 @@ int recovery_redis_up(struct recovery *r, const struct redis_info *info)
 
 void recovery_redis_down(struct recovery *r, const char *why)
 {
+    char text[120]; /* clients get to see it */
+
     r->connected = false;
     timer_stop(r->timer);
-    set_open(r, false, why);
+    snprintf(text, sizeof(text), "Redis is away (%s)", why);
+    set_open(r, false, text);
 }
 
 /* The floor may be higher than what Redis was told without PostgreSQL. */
