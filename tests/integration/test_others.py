@@ -232,7 +232,7 @@ def test_commands_that_come_apart(daemon, app, redis, pg):
     for post, order in enumerate(orders, 100):
         for part in order.split():
             app.write(7, post, 1, parts=part)
-            passes_of(daemon, 2)
+            passes_of(redis, 2)
     daemon.drain()
     expected = [(post, 7, 1) for post in range(100, 100 + len(orders))]
     assert rows(pg) == expected
@@ -242,9 +242,9 @@ def test_commands_that_come_apart(daemon, app, redis, pg):
     check_clean(pg, redis)
 
 
-def passes_of(daemon, number):
+def passes_of(redis, number):
     """Waits for some passes of the flusher over the registry."""
-    keys = daemon.bed.servers[0].client()
+    keys = redis.client()
     start = keys.hget("likesync:state:like", "pass_at")
     seen = {start}
     harness.wait_for(lambda: seen.add(
