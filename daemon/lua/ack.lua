@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: MIT
 -- Takes written pairs off the record and brings back what PostgreSQL holds.
---   ARGV: batch, ttl, then per pair, an owner's pairs next to each other:
+--   ARGV: batch, ttl, then per pair:
 --     owner, member, status and mtime (us) that PostgreSQL holds after the
 --     write, mtime (us) that was written, "d" when the row went to the dead
 --     letters
@@ -11,10 +11,22 @@ local record = BATCH .. batch
 local now = now_us()
 local gen = tonumber(call('HGET', STATE, 'gen')) or 0
 
--- Returns the change in belief.
-local function ack(owner, member, ps, pm, written, dead)
-  local key = edge_key(owner, member)
-  local h = edge_load(key)
+-- The usual case, without numbers: the pair is as it was written, PostgreSQL
+-- took it, no generation is to be kept. nil: not that.
+local function ack_usual(key, v, row)
+  local ps, pm = ARGV[row + 2], ARGV[row + 3]
+  local synced, m = v[3], v[2]
+  if not (synced and m and gen == 0 and v[1] == ps and ARGV[row + 5] == ''
+          and ours_us(m) and sub(m, 1, 10) .. sub(m, 12) == pm
+          and find(synced, '^[01] %d+$') and sub(synced, 3) + 0 <= pm + 0) then
+    return nil
+  end
+  call('HSET', key, 'synced', ps .. ' ' .. pm)
+  call('EXPIRE', key, ttl)
+  return byte(synced) - byte(ps)
+end
+
+local function ack_edge(key, owner, member, h, ps, pm, written, dead)
   if not h or not h.syn then
     return 0
   end
@@ -33,7 +45,8 @@ local function ack(owner, member, ps, pm, written, dead)
   end
   h.syn, h.sm, h.assumed = ps, pm, false
   if changed then
-    call('HSET', key, 'status', ps, 'mtime', time_text(pm), 'synced', synced_text(h))
+    call('HSET', key, 'status', TEXT[ps], 'mtime', time_text(pm), 'synced',
+         synced_text(h))
   else
     call('HSET', key, 'synced', synced_text(h))
   end
@@ -50,45 +63,42 @@ local function ack(owner, member, ps, pm, written, dead)
   return h.st - h.syn - before
 end
 
--- An owner's pairs, ARGV[first .. last]: those that are still on record.
-local function ack_owner(owner, first, last)
-  local fields, here = {}, {}
-  for i = first, last, 6 do
-    fields[#fields + 1] = owner .. ' ' .. ARGV[i + 1]
-  end
-  local on_record = call('HMGET', record, unpack(fields))
-  local delta = 0
-  for n, there in ipairs(on_record) do
-    if there then
-      local i = first + (n - 1) * 6
-      here[#here + 1] = fields[n]
-      delta = delta + ack(owner, ARGV[i + 1], ARGV[i + 2] + 0, ARGV[i + 3] + 0,
-                          ARGV[i + 4] + 0, ARGV[i + 5] == 'd')
-    end
-  end
-  if #here == 0 then
-    return 0
-  end
-  call('HDEL', record, unpack(here))
-  if COUNTER_PRE and delta ~= 0 then
-    pcall_redis('INCRBY', counter_key(owner), delta)
-  end
-  owner_settle(owner, on_record_less(owner, #here), now)
-  return #here
+-- The pair of ARGV[row ...]. Returns the change in belief.
+local function ack(row)
+  local owner, member = ARGV[row], ARGV[row + 1]
+  local key = edge_key(owner, member)
+  local v = pcall_redis('HMGET', key, 'status', 'mtime', 'synced')
+  return ack_usual(key, v, row)
+    or ack_edge(key, owner, member, edge_read(key, v), ARGV[row + 2] + 0,
+                ARGV[row + 3] + 0, ARGV[row + 4] + 0, ARGV[row + 5] == 'd')
 end
 
-local acked, first = 0, 3
-while first <= #ARGV do
-  local owner, last = ARGV[first], first
-  while ARGV[last + 6] == owner do
-    last = last + 6
+local fields, here = {}, {}
+for row = 3, #ARGV, 6 do
+  fields[#fields + 1] = ARGV[row] .. ' ' .. ARGV[row + 1]
+end
+local owners, n, delta, at = {}, {}, {}, {}
+local on_record = #fields > 0 and call('HMGET', record, unpack(fields)) or {}
+for i, there in ipairs(on_record) do
+  if there then
+    local row = 6 * i - 3
+    local owner = ARGV[row]
+    local k = at[owner]
+    if not k then
+      k = #owners + 1
+      at[owner], owners[k], n[k], delta[k] = k, owner, 0, 0
+    end
+    here[#here + 1] = fields[i]
+    n[k], delta[k] = n[k] + 1, delta[k] + ack(row)
   end
-  acked = acked + ack_owner(owner, first, last)
-  first = last + 6
+end
+if #here > 0 then
+  call('HDEL', record, unpack(here))
+  owners_settle(owners, n, delta, now)
 end
 local left = call('HLEN', record)
 if left == 0 then
   call('ZREM', BATCHES, batch)
   call('ZREM', LEASES, batch)
 end
-return {acked, left}
+return {#here, left}

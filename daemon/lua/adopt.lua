@@ -26,7 +26,7 @@ for i = 1, #ARGV, 4 do
         pcall_redis('INCRBY', counter_key(owner), delta)
       end
     end
-    out[n + 1], out[n + 2] = h.st, format('%.0f', h.m)
+    out[n + 1], out[n + 2] = h.st, h.m
   end
 end
 return out

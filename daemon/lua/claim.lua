@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: MIT
--- Puts up to `max` dirty pairs on record under a batch, and takes them out of
--- the dirty sets. All that is dirty when a pass starts belongs to that pass; a
+-- Puts dirty pairs on record under a batch, and takes them out of the dirty sets:
+-- up to `max`, counting also those without a hash and owners without pairs. All that is dirty when a pass starts belongs to that pass; a
 -- new one starts when the last is used up, so that the watermark advances
 -- under constant load.
 --   ARGV: batch, orphan batch, lease_ms, max, 1 when a pass may be started
@@ -20,8 +20,10 @@ if now > high then
   high = now
 end
 
-local rows, n_rows, orphans, bad, back = {}, 0, {}, {}, {}
+local HEAD = 4                 -- of the reply, filled in at its end
+local out, n_rows, seen, orphans, bad = {0, 0, 0, 0}, 0, 0, {}, {}
 local record, orphan_record = {}, {}
+local takers, n_taken, taker_at = {}, {}, {} -- owners, and how many rows of each
 
 -- A second look at what could not be explained: pairs whose hash was missing,
 -- owners with nothing dirty. What is there now goes back to the registry.
@@ -32,6 +34,8 @@ local function look_again(item)
     if edge_load(edge_key(owner, member)) then
       call('SADD', SET .. owner, member)
       call('SADD', REGISTRY, owner)
+    else
+      call('ZADD', AGAIN, 'NX', now, owner) -- its counter, without this pair
     end
   elseif is_dirty(item) then
     call('SADD', REGISTRY, item)
@@ -57,7 +61,7 @@ for _, item in ipairs(call('ZRANGEBYSCORE', AGAIN, '-inf',
   look_again(item)
 end
 
-if ARGV[5] == '1' and call('EXISTS', PASS) == 0 then
+if ARGV[5] == '1' and call('EXISTS', PASS, PARTS) == 0 then
   if call('EXISTS', REGISTRY) == 1 then
     call('RENAME', REGISTRY, PASS)
   end
@@ -71,62 +75,108 @@ if ARGV[5] == '1' and call('EXISTS', PASS) == 0 then
   end
 end
 
-local function take(owner)
-  if owner == '' or string.find(owner, ' ', 1, true) then
-    bad[#bad + 1] = owner        -- no id, and a record could not hold it
-    return
-  end
-  local part, set = PART .. owner, SET .. owner
-  local from = part
-  if call('EXISTS', part) == 0 then
-    from = set
-    local n = pcall_redis('SCARD', set)
-    if type(n) == 'table' then
-      bad[#bad + 1] = owner
-      return
-    elseif n == 0 then
-      call('ZADD', AGAIN, 'NX', now, owner)
-      return
-    elseif n > max - n_rows then
-      call('RENAME', set, part)
-      from = part
-    end
-  end
-  local taken = 0
-  for _, member in ipairs(call('SPOP', from, max - n_rows)) do
-    local h = edge_load(edge_key(owner, member), true)
+-- The row of a pair: as row_put, the usual one without a table in between.
+local function take_pair(owner, member)
+  local key = edge_key(owner, member)
+  local v = pcall_redis('HMGET', key, 'status', 'mtime', 'synced', 'ctime',
+                        'claimed')
+  local m = ours_us(v[2])
+  if m and BIT[v[1]] and not v[5] and v[3] and find(v[3], '^[01] %d+ ?%d* ?a?$') then
+    local n = HEAD + 6 * n_rows
+    out[n + 1], out[n + 2], out[n + 3], out[n + 4] = owner, member, v[1], m
+    out[n + 5] = v[4] == v[2] and m or time_us(v[4]) or m
+    out[n + 6] = 0
+  else
+    local h = edge_read(key, v)
     if h == nil then
       call('ZADD', AGAIN, 'NX', now, owner .. ' ' .. member)
-    else
-      high = high_put(high, row_put(rows, owner, member, h, gen), now)
-      n_rows, taken = n_rows + 1, taken + 1
-      record[#record + 1], record[#record + 2] = owner .. ' ' .. member, ''
+      return
     end
+    m = row_put(out, owner, member, h, v[4], v[5], gen)
   end
-  if taken > 0 then
-    call('HINCRBY', ON_RECORD, owner, taken)
+  high = high_put(high, m, now)
+  n_rows = n_rows + 1
+  record[#record + 1], record[#record + 2] = owner .. ' ' .. member, ''
+end
+
+local function taken(owner, n)
+  local i = taker_at[owner]
+  if not i then
+    i = #takers + 1
+    taker_at[owner], takers[i], n_taken[i] = i, owner, 0
   end
-  if from == part and call('EXISTS', part) == 1 then
-    back[#back + 1] = owner
+  n_taken[i] = n_taken[i] + n
+end
+
+-- What is left in a set after SPOP becomes the owner's part of this pass.
+local function put_back(owner, from)
+  local part = PART .. owner
+  if call('EXISTS', from) == 0 then
+    return
+  elseif from ~= part then
+    if call('EXISTS', part) == 1 then
+      call('SADD', PASS, owner)
+      return
+    end
+    call('RENAME', from, part)
+  end
+  call('SADD', PARTS, owner)
+end
+
+local function nothing_in(owner, from)
+  seen = seen + 1
+  if from ~= PART .. owner and call('EXISTS', PART .. owner) == 1 then
+    call('SADD', PARTS, owner)
+  else
+    call('ZADD', AGAIN, 'NX', now, owner)
   end
 end
 
-while n_rows < max do
-  local owners = call('SPOP', PASS, math.min(OWNERS, max - n_rows))
-  if #owners == 0 then
-    break
+local function take(owner, from)
+  if owner == '' or find(owner, ' ', 1, true) then
+    seen = seen + 1
+    bad[#bad + 1] = owner        -- no id, and a record could not hold it
+    return
   end
+  local room, before = max - seen, n_rows
+  local members = pcall_redis('SPOP', from, room)
+  if members.err then
+    seen = seen + 1
+    bad[#bad + 1] = owner
+    return
+  elseif #members == 0 then
+    nothing_in(owner, from)
+    return
+  end
+  for _, member in ipairs(members) do
+    take_pair(owner, member)
+  end
+  seen = seen + #members
+  if n_rows > before then
+    taken(owner, n_rows - before)
+  end
+  if #members == room then
+    put_back(owner, from)
+  end
+end
+
+-- Owners of `registry`, whose pairs are in `prefix`..owner. False: none there.
+local function take_some(registry, prefix)
+  local owners, back = call('SPOP', registry, math.min(OWNERS, max - seen)), {}
   for _, owner in ipairs(owners) do
-    if n_rows < max then
-      take(owner)
+    if seen < max then
+      take(owner, prefix .. owner)
     else
       back[#back + 1] = owner
     end
   end
   if #back > 0 then
-    call('SADD', PASS, unpack(back))
-    back = {}
+    call('SADD', registry, unpack(back))
   end
+  return #owners > 0
+end
+
+while seen < max and (take_some(PARTS, PART) or take_some(PASS, SET)) do
 end
 
 local function put_on_record(id, fields)
@@ -139,6 +189,7 @@ end
 
 if n_rows > 0 then
   put_on_record(batch, record)
+  on_record_add(takers, n_taken)
 end
 if #orphans > 0 then
   put_on_record(orphan_batch, orphan_record)
@@ -147,10 +198,8 @@ if #orphans > 0 then
   end
 end
 
-local out = {format('%.0f', now), format('%.0f', high), call('SCARD', PASS), n_rows}
-for i = 1, #rows do
-  out[#out + 1] = rows[i]
-end
+out[1], out[2], out[3], out[4] = us_text(now), us_text(high),
+  call('SCARD', PASS) + call('SCARD', PARTS), n_rows
 out[#out + 1] = #orphans / 2
 for i = 1, #orphans do
   out[#out + 1] = orphans[i]

@@ -21,48 +21,80 @@ local err_text
 
 local function failed(err)
   err_text = err
-  if string.sub(err, 1, 3) == 'OOM' then
+  if sub(err, 1, 3) == 'OOM' then
     return FULL
-  elseif string.sub(err, 1, 9) == 'WRONGTYPE' or string.sub(err, 1, 3) == 'ERR' then
+  elseif sub(err, 1, 9) == 'WRONGTYPE' or sub(err, 1, 3) == 'ERR' then
     return BAD
   end
   return REFUSED
 end
 
--- Marks the pair dirty and moves the counter; the error, if any, before
--- anything of the pair itself was written.
+local marked, more = {}, {}    -- owners, and what is gathered of each
+local registry_type
+
+-- Marks the pair dirty and moves the counter; or returns the error, before
+-- anything was written. An owner's first pair goes at once, so that its keys are
+-- known to be right; what follows is gathered (mark_end).
 local function mark(owner, member, delta)
-  local owners = pcall_redis('SADD', REGISTRY, owner)
-  if type(owners) == 'table' then
-    return owners.err
+  registry_type = registry_type or call('TYPE', REGISTRY).ok
+  if registry_type ~= 'set' and registry_type ~= 'none' then
+    return 'WRONGTYPE ' .. REGISTRY .. ' is not a set'
   end
-  local members = pcall_redis('SADD', SET .. owner, member)
-  local r = members
-  if type(r) ~= 'table' and COUNTER_PRE and delta ~= 0 then
-    r = pcall_redis('INCRBY', counter_key(owner), delta)
+  local o, added = more[owner], 0
+  if not o then
+    added = pcall_redis('SADD', SET .. owner, member)
+    if type(added) == 'table' then
+      return added.err
+    end
   end
-  if type(r) ~= 'table' then
-    return nil
+  local count = COUNTER_PRE and delta ~= 0 and not (o and o.counted)
+  local r = count and pcall_redis('INCRBY', counter_key(owner), TEXT[delta] or delta)
+  if type(r) == 'table' then
+    if added == 1 then           -- not what was there before
+      call('SREM', SET .. owner, member)
+    end
+    return r.err
   end
-  if members == 1 then           -- not what was there before
-    call('SREM', SET .. owner, member)
+  if o then
+    o.members[#o.members + 1] = member
+    o.delta = count and o.delta or o.delta + delta
+  else
+    o = {members = {}, delta = 0}
+    more[owner] = o
+    marked[#marked + 1] = owner
   end
-  if owners == 1 then
-    call('SREM', REGISTRY, owner)
+  if count then
+    o.counted = r < 2^52 and r > -2^52   -- so that a sum of these cannot fail
   end
-  return r.err
+  return nil
+end
+
+local function mark_end()
+  if #marked == 0 then
+    return
+  end
+  for _, owner in ipairs(marked) do
+    local o = more[owner]
+    if #o.members > 0 then
+      call('SADD', SET .. owner, unpack(o.members))
+    end
+    if COUNTER_PRE and o.delta ~= 0 then
+      call('INCRBY', counter_key(owner), o.delta)
+    end
+  end
+  call('SADD', REGISTRY, unpack(marked))
 end
 
 local function save(key, owner, member, h)
   if h.new then
-    call('HSET', key, 'status', h.st, OWNER_FIELD, raw(owner), MEMBER_FIELD,
+    call('HSET', key, 'status', TEXT[h.st], OWNER_FIELD, raw(owner), MEMBER_FIELD,
          raw(member), 'ctime', h.ctime, 'mtime', time_text(h.m), 'synced',
          synced_text(h))
   elseif h.syn and h.touched then
-    call('HSET', key, 'status', h.st, 'mtime', time_text(h.m), 'synced',
+    call('HSET', key, 'status', TEXT[h.st], 'mtime', time_text(h.m), 'synced',
          synced_text(h))
   else
-    call('HSET', key, 'status', h.st, 'mtime', time_text(h.m))
+    call('HSET', key, 'status', TEXT[h.st], 'mtime', time_text(h.m))
   end
 end
 
@@ -70,7 +102,7 @@ end
 -- that PostgreSQL does not have is dirty.
 local function keep(key, owner, member, h)
   if h.new then
-    local r = pcall_redis('HSET', key, 'status', h.st, OWNER_FIELD, raw(owner),
+    local r = pcall_redis('HSET', key, 'status', TEXT[h.st], OWNER_FIELD, raw(owner),
                           MEMBER_FIELD, raw(member), 'ctime', h.ctime, 'mtime',
                           time_text(h.m), 'synced', synced_text(h))
     if type(r) ~= 'table' then
@@ -120,8 +152,8 @@ local function new_time(last)
 end
 
 -- What is known of the pair, from the hash and the base; or a code.
-local function known(key, owner, member, base)
-  local h, err = edge_load(key)
+local function known(key, owner, member, base, v)
+  local h, err = edge_read(key, v)
   if h == false then
     return nil, failed(err)
   end
@@ -155,14 +187,43 @@ local function known(key, owner, member, base)
   return h
 end
 
+-- The usual case, without a table: no client's time, and a state that is ours
+-- and known, or nothing at all. nil: not that.
+local function event_usual(key, owner, member, op, base, v)
+  local st, want = v[1], BIT[op]
+  if not want or gen ~= 0 then
+    return nil
+  elseif base == '' and not st and not v[2] and not v[3] and not v.err then
+    return MISS
+  end
+  local m = BIT[st] and ours_us(v[2])
+  if not (m and v[3] and find(v[3], '^[01] %d+$')) then
+    return nil
+  elseif st == op then
+    return SAME
+  end
+  local err = mark(owner, member, want - BIT[st])
+  if err then
+    return failed(err)
+  end
+  call('HSET', key, 'status', op, 'mtime', time_text(new_time(m)))
+  call('PERSIST', key)
+  return CHANGED
+end
+
 local function event(owner, member, op, base)
   local key = edge_key(owner, member)
-  local h, code = known(key, owner, member, base)
+  local v = pcall_redis('HMGET', key, 'status', 'mtime', 'synced')
+  local done = event_usual(key, owner, member, op, base, v)
+  if done then
+    return done
+  end
+  local h, code = known(key, owner, member, base, v)
   if not h then
     return code
   end
-  local want = string.byte(op) - 48
-  local at = tonumber(string.sub(op, 3))
+  local want = byte(op) - 48
+  local at = tonumber(sub(op, 3))
   if at and at > now + AT_AHEAD then
     return FUTURE
   end
@@ -186,10 +247,12 @@ local function event(owner, member, op, base)
   return changed
 end
 
-local out = {format('%.0f', now)}
+local out, n = {us_text(now)}, 1
 for i = 2, #ARGV, 4 do
-  out[#out + 1] = event(ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3])
+  n = n + 1
+  out[n] = event(ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3])
 end
+mark_end()
 if behind then
   pcall_redis('HSET', STATE, 'floor', format('%.0f', low - 1))
 end

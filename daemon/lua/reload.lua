@@ -18,8 +18,11 @@ for i = 1, #scan[2], 2 do
   local field = scan[2][i]
   local owner, member = match(field, '^([^ ]+) (.*)$')
   if member then
-    local h = edge_load(edge_key(owner, member), true)
-    high = high_put(high, row_put(rows, owner, member, h, gen), now)
+    local key = edge_key(owner, member)
+    local v = pcall_redis('HMGET', key, 'status', 'mtime', 'synced', 'ctime',
+                          'claimed')
+    local m = row_put(rows, owner, member, edge_read(key, v), v[4], v[5], gen)
+    high = high_put(high, m, now)
   else
     orphans[#orphans + 1], orphans[#orphans + 2] = field, scan[2][i + 1]
   end

@@ -24,7 +24,7 @@ end
 
 local state = call('HMGET', STATE, 'pass_at', 'pass_prev', 'floor')
 local clock = math.max(now, tonumber(state[3]) or 0) -- as for a new pass
-local left = call('SCARD', PASS)
+local left = call('SCARD', PASS) + call('SCARD', PARTS)
 local through = tonumber(left > 0 and state[2] or state[1]) or 0
 local oldest = call('ZRANGE', BATCHES, 0, 0, 'WITHSCORES')
 if oldest[2] and tonumber(oldest[2]) < through then
