@@ -534,6 +534,7 @@ int daemon_run(struct daemon *d)
     log_info("main", "likesyncd %s is ready (instance %s)", LIKESYNCD_VERSION,
              d->like.instance);
     notify_ready();
+    on_status(d);
     while (!d->stopped)
         uv_run(&d->loop, UV_RUN_DEFAULT);
     return d->exit_status;

@@ -112,6 +112,16 @@ def test_status_tells_of_the_backlog(bed, manager, redis, pg):
     manager.wait("STATUS", "; 3 posts unsynced")
 
 
+def test_status_comes_with_ready(bed, manager, redis, pg):
+    """Not a second later: it is what people look at after a start. Before the
+    loop runs, as the watchdog's timer shows."""
+    start_under(manager, bed, redis, pg, watchdog_usec=100000)
+    wait_for(lambda: len(manager.receive()) >= 2, what="two messages")
+    assert [list(m) for m in manager.messages[:2]] == [["READY"], ["STATUS"]]
+    assert re.match(r"redis: \w.*; postgres: \w.*; 0 posts",
+                    manager.messages[1]["STATUS"])
+
+
 def test_a_daemon_that_cannot_start_is_never_ready(bed, manager, redis, pg):
     daemon = start_under(manager, bed, redis, pg,
                          server_listen=f"unix:{bed.dir}/none/s")
