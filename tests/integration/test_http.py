@@ -227,10 +227,13 @@ def test_off(bed, redis, pg):
 
 
 def daemon_sockets(pid):
-    names = (os.readlink(f"/proc/{pid}/fd/{fd}")
-             for fd in os.listdir(f"/proc/{pid}/fd"))
-    return {m[1] for name in names if (m := re.match(r"socket:\[(\d+)\]",
-                                                     name))}
+    """The inodes of its open sockets."""
+    found = set()
+    for fd in os.listdir(f"/proc/{pid}/fd"):
+        with contextlib.suppress(FileNotFoundError):    # closed since
+            name = os.readlink(f"/proc/{pid}/fd/{fd}")
+            found.update(re.findall(r"^socket:\[(\d+)\]$", name))
+    return found
 
 
 def test_a_port_that_is_taken_stops_the_start(bed, redis, pg):
