@@ -8,7 +8,8 @@
  * front, in order); outcome unknown (every event of it is told so); PostgreSQL
  * away (the base is "assume"); Redis away (READY ones wait HOLD_MS, then are
  * refused). A lookup that took too long is refused by the script, which answers
- * MISS once more. */
+ * MISS once more; one that was begun before Redis was lost is dropped here, since
+ * a Redis rolled back has forgotten what happened since. */
 #include "services/ingest.h"
 
 #include <stdio.h>
@@ -60,6 +61,7 @@ struct pair {
     size_t n_events;
     int n_sent;             /* events of it in the batch under way */
     int64_t missed_us;      /* Redis' time when it answered MISS */
+    unsigned missed_epoch;  /* that of the batch which was answered so */
     uint64_t waiting_since; /* monotonic ms: first not executed; 0 */
     char base[BASE_MAX];
     size_t owner_len;
@@ -70,6 +72,7 @@ struct pair {
 struct batch {
     struct ingest *ingest; /* ref */
     struct list pairs;     /* SENT, in order */
+    unsigned epoch;        /* when it was sent */
     int n_events;
 };
 
@@ -85,6 +88,7 @@ struct ingest {
     size_t n_ready;  /* events of READY pairs */
     int batches;     /* under way */
     bool open;
+    unsigned epoch; /* moves when Redis is lost: it may come back older */
     uint64_t closed_since_ms;
     char why[160];
     struct log_limit limit;
@@ -258,6 +262,7 @@ static void batch_answers(struct ingest *in, struct batch *b,
         p->waiting_since = 0;
         if (pair_answers(in, p, v, &i, text)) {
             p->missed_us = redis_value_int(redis_value_at(v, 0));
+            p->missed_epoch = b->epoch;
             pair_look_up(in, p);
         } else if (list_empty(&p->events)) {
             pair_free(in, p);
@@ -391,6 +396,7 @@ static struct batch *batch_fill(struct ingest *in)
     struct batch *b = mem_zalloc(sizeof(*b));
 
     b->ingest = in;
+    b->epoch = in->epoch;
     list_init(&b->pairs);
     args_clear(&in->args);
     args_put_i64(&in->args, in->engine->options->cache_ttl_s);
@@ -400,6 +406,8 @@ static struct batch *batch_fill(struct ingest *in)
 
         in->n_ready -= p->n_events;
         p->state = PAIR_SENT;
+        if (p->missed_epoch != in->epoch)
+            base_reset(p);
         LIST_FOREACH(it, &p->events)
         {
             if (b->n_events >= BATCH_EVENTS)
@@ -500,6 +508,7 @@ void ingest_close(struct ingest *in, const char *why)
     if (in->open || !in->closed_since_ms)
         in->closed_since_ms = now_ms();
     in->open = false;
+    in->epoch++;
     snprintf(in->why, sizeof(in->why), "%s", why);
     timer_start(in->hold, HOLD_MS, 0);
 }

@@ -167,6 +167,8 @@ static void judge(struct recovery *r, const struct redis_info *info)
     if (no)
         set_open(r, false, no);
     else if (other || !r->open) {
+        if (other) /* until the generation is raised */
+            set_open(r, false, "Redis failed over");
         recover(r);
         return;
     }

@@ -20,6 +20,7 @@ executed before anything that the thread sends after its reconnect."""
 import collections
 import contextlib
 import random
+import shutil
 import socket
 import threading
 
@@ -76,7 +77,7 @@ class Replies:
 
 
 class Client(threading.Thread):
-    """One thread, its pairs, and what each of them may be: {0}, {1} or both."""
+    """One thread, its pairs, and what each may be: {0}, {1} or both."""
 
     def __init__(self, load, path, number):
         super().__init__(daemon=True)
@@ -352,3 +353,23 @@ def durable(daemon, load, redis, pg, unattributed=0, may_be=None, timeout=60):
                  "the batches on record to be taken over")
     daemon.drain(timeout)
     load.check(redis, pg, may_be, unattributed)
+
+
+def copy_data(redis, target):
+    """What the data directory of a Redis that does not run holds."""
+    for entry in redis.dir.iterdir():
+        if entry.is_dir() or entry.suffix in (".rdb", ".aof"):
+            copy = shutil.copytree if entry.is_dir() else shutil.copy2
+            copy(entry, target / entry.name)
+
+
+def put_back(redis, source):
+    """Rolls it back to such a copy."""
+    for entry in list(redis.dir.iterdir()):
+        if entry.is_dir():
+            shutil.rmtree(entry)
+        elif entry.suffix in (".rdb", ".aof"):
+            entry.unlink()
+    for entry in source.iterdir():
+        copy = shutil.copytree if entry.is_dir() else shutil.copy2
+        copy(entry, redis.dir / entry.name)

@@ -3,14 +3,13 @@
 is doubled, and I1 holds in every snapshot meanwhile."""
 import contextlib
 import random
-import shutil
 import time
 
 import pytest
 
 import harness
-from load import (Load, assuming, check_clean, check_states, durable,
-                  generation)
+from load import (Load, assuming, check_clean, check_states, copy_data,
+                  durable, generation, put_back)
 from servers import wait_for
 
 # Several claims for a batch, several calls for an ack, several batches.
@@ -201,25 +200,6 @@ def test_script_flush_is_not_seen(bed, redis, pg):
 
 
 # ---- Redis rolled back ----
-
-def copy_data(redis, target):
-    """What its data directory holds; it does not run."""
-    for entry in redis.dir.iterdir():
-        if entry.is_dir() or entry.suffix in (".rdb", ".aof"):
-            copy = shutil.copytree if entry.is_dir() else shutil.copy2
-            copy(entry, target / entry.name)
-
-
-def put_back(redis, source):
-    for entry in list(redis.dir.iterdir()):
-        if entry.is_dir():
-            shutil.rmtree(entry)
-        elif entry.suffix in (".rdb", ".aof"):
-            entry.unlink()
-    for entry in source.iterdir():
-        copy = shutil.copytree if entry.is_dir() else shutil.copy2
-        copy(entry, redis.dir / entry.name)
-
 
 def flusher(daemon, what):
     with contextlib.closing(daemon.admin()) as admin:

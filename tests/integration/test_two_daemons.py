@@ -10,7 +10,8 @@ import psycopg2
 import pytest
 
 import harness
-from load import (Load, Replies, assuming, check_clean, check_states, durable)
+from load import (Load, Replies, assuming, check_clean, check_states,
+                  copy_data, durable, put_back)
 from servers import wait_for
 
 SMALL = {"flush_interval_ms": 20, "flush_batch_rows": 20,
@@ -272,3 +273,31 @@ def test_paused_before_the_resend(bed, redis, pg, first, meanwhile, answer,
     wait_for(lambda: not redis.client().exists("likesync:batches:like"),
              what="the last ack")
     check_clean(redis, pg)
+
+
+@pytest.mark.parametrize("first, answer, last", [("UNLIKE", 1, 0),
+                                                 ("LIKE", 0, 1)])
+def test_rolled_back_before_the_resend(bed, redis, pg, tmp_path, first,
+                                       answer, last):
+    """The hash that would count is gone: what was looked up before Redis was
+    rolled back must be looked up again."""
+    a, b = (bed.daemon(redis, pg, **{
+        **SMALL, "postgres_lookup_timeout_ms": 30000}) for _ in range(2))
+    redis.stop()
+    copy_data(redis, tmp_path)
+    redis.start()
+    for daemon in (a, b):
+        wait_for(daemon.ready, what="the daemon to be back")
+    with contextlib.closing(b.client()) as other, \
+            contextlib.closing(send_and_pause(a, pg, f"{first} 7 42")) \
+            as replies:
+        assert other.execute_command("LIKE", 7, 42) == 1
+        b.drain()
+        redis.stop()
+        put_back(redis, tmp_path)
+        redis.start()
+        wait_for(b.ready, what="the daemon to be back")
+        a.resume()
+        assert replies.read() == answer
+        b.drain()
+    check_states(pg, {(7, 42): {last}})

@@ -56,7 +56,7 @@ class Walk:
         self.floor = 0
         self.behind = 0          # of Redis' clock to that of the applications
         self.written = []        # (batch, {pair: (st, m, ps, pm, d, dead)})
-        self.lookups = []        # (pair, base) read from PostgreSQL a while ago
+        self.lookups = {}        # pair -> base, read from PostgreSQL a while ago
         self.snaps = []
         self.told = {}
         self.truth = {}
@@ -73,7 +73,7 @@ class Walk:
         base = None                                       # assume
         if h is None or stale or h["syn"] is None:
             if not (self.optimistic and rnd.random() < .5):
-                base = self.p.row.get(pair, (0, 0))[:2]
+                base = self.lookups.pop(pair, self.p.row.get(pair, (0, 0)))[:2]
         if h is None:
             b = base or (0, 0)
             h = dict(st=b[0], m=b[1], syn=b[0], sm=b[1], g=self.gen, a=base is None)
@@ -104,7 +104,15 @@ class Walk:
             r.floor = max(r.floor, h["m"])
         self.mark(pair, want - old)
         self.told[pair] = (want, self.gen) if at is None else None
-        self.truth[pair] = max(self.truth.get(pair, (-1, 0)), (h["m"], want))
+        if h["m"] >= self.truth.get(pair, (-1, 0))[0]:
+            self.truth[pair] = (h["m"], want)
+
+    def look_up(self, pair):
+        """For an event that is sent again some time later. LOOKUP_MAX: not as
+        late as to find that the hash came and its TTL ran out meanwhile."""
+        h = self.r.h.get(pair)
+        if h is None or h["g"] != self.gen or h["syn"] is None:
+            self.lookups[pair] = self.p.row.get(pair, (0, 0))
 
     def merge(self, pair, h, base):
         """A hash from before a rollback, or one that others wrote: the newer of
@@ -260,6 +268,7 @@ class Walk:
             clean = h["m"] == pm and h["st"] == ps
             if x not in r.dirty and not held and clean and self.rnd.random() < .4:
                 del r.h[x]                                     # its TTL ran out
+                self.lookups.pop(x, None)
         if not part:
             for po, d in rec["orph"].items():
                 self.add(po, -d)
@@ -276,7 +285,9 @@ class Walk:
     def step(self):
         rnd = self.rnd
         k = rnd.random()
-        if k < .40:
+        if k < .05:
+            self.look_up(rnd.choice(PAIRS))
+        elif k < .40:
             at = rnd.random() * self.clock if rnd.random() < .3 else None
             self.event(rnd.choice(PAIRS), rnd.randint(0, 1), at)
         elif k < .45:
@@ -299,6 +310,8 @@ class Walk:
         elif self.rollback and self.snaps:
             self.r = copy.deepcopy(self.snaps[-1])
             self.written.clear()
+            if BREAK != "old-lookup":    # it was for another Redis
+                self.lookups.clear()
             self.lost_ok = True
             self.gen += 1
             back = rnd.randint(0, min(20, self.clock - 1))
