@@ -249,6 +249,34 @@ def test_redis_rolled_back_under_load(bed, redis, pg, tmp_path, seed):
     durable(daemon, load, redis, pg)
 
 
+@pytest.mark.parametrize("lookup", ["strict", "optimistic"])
+def test_rolled_back_without_postgres(bed, redis, tmp_path, lookup):
+    """What the older Redis says cannot be looked up: events are taken on
+    assumption, and the durable state is right afterwards all the same."""
+    cluster = bed.postgres()
+    pg = cluster.create_database()
+    daemon = bed.daemon(redis, pg, like_lookup=lookup, **SMALL)
+    with harness.I1Watcher(pg), \
+            assuming(redis, daemon, seed=lookup) as load:
+        load.wait_acked(300)
+        redis.stop()
+        copy_data(redis, tmp_path)
+        redis.start()
+        for _ in range(3):
+            load.wait_acked(400)
+            load.hold()
+            daemon.drain(SECONDS)
+            cluster.stop()
+            redis.stop()
+            put_back(redis, tmp_path)
+            redis.start()
+            load.release()
+            load.wait_acked(200)
+            cluster.start()
+            wait_for(daemon.ready, what="the daemon to be back")
+    durable(daemon, load, redis, pg)
+
+
 def test_an_older_redis_does_not_judge(bed, redis, pg, tmp_path):
     """Pairs that the copy has as liked and unsynced, or as clean, or does not
     have; all of them were changed and synced after the copy was made."""
