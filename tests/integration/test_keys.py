@@ -181,6 +181,39 @@ def test_a_state_that_was_looked_up_is_cached_clean(life):
     assert 0 < life.ttl(43, 8) <= TTL
 
 
+@pytest.mark.parametrize("how", ["plain", "client-time", "looked-up",
+                                 "restarted", "assumed"])
+def test_whatever_makes_it_dirty_takes_the_ttl(life, how):
+    life.call("LIKE", 7, 42)
+    life.flush()
+    assert life.ttl() > 0
+    request = ("UNLIKE", 7, 42)
+    if how == "client-time":
+        request += ("AT", f"{time.time() + 1:.6f}")
+    elif how == "looked-up":
+        life.keys.delete("post_user_like_42_7")
+    elif how == "restarted":
+        life.redis.restart()
+        harness.wait_for(lambda: life.keys.hget(
+            "likesync:state:like", "gen") == "1", 30, "a new generation")
+        assert life.ttl() > 0
+    elif how == "assumed":
+        life.daemon.write_config(like_lookup="optimistic")
+        life.daemon.sighup()
+        harness.wait_for(lambda: life.call("LIKE", 7, 1) == 1, 30, "a reload")
+        life.redis.restart()
+        harness.wait_for(lambda: life.keys.hget(
+            "likesync:state:like", "gen") == "1", 30, "a new generation")
+    harness.wait_for(life.daemon.ready, 30, "the daemon")
+    assert life.call(*request) == 1
+    assert life.edge()["status"] == "0" and life.ttl() == -1
+    assert life.keys.sismember("post_user_like_set_42", "7")
+    life.flush()
+    assert life.edge()["status"] == "0" and life.ttl() > 0
+    assert life.pg.query("SELECT status FROM user_like_post"
+                         " WHERE post_id = 42") == [(0,)]
+
+
 def test_a_claim_under_way(life):
     """Claimed: out of the dirty sets and on record, and still without a TTL;
     what comes meanwhile is dirty again, and outlives the ack."""

@@ -177,6 +177,44 @@ def test_app_and_daemon_within_one_second(daemon, client, app, redis, pg,
     check_clean(pg, redis)
 
 
+@pytest.mark.parametrize("pushed", [False, True])
+def test_an_app_while_the_daemons_event_is_under_way(daemon, client, app,
+                                                     redis, pg, pushed):
+    """Its whole second is behind the time of an event that is claimed and
+    not acked yet; it came later, so it wins. `pushed`: that event's own time
+    is ahead of the clock, as it had to be above another write of the app."""
+    keys = redis.client()
+
+    def second():
+        return int(float(keys.hget("post_user_like_42_7", "mtime")))
+
+    if pushed:
+        assert client.execute_command("UNLIKE", 7, 42) == 0
+        assert client.execute_command("LIKE", 7, 42) == 1
+        daemon.drain()
+        ahead = second() + 5
+        app.unlike(7, 42, ahead)
+        daemon.drain()
+        assert rows(pg) == [(42, 7, 0)]
+    blocker = pg.connect()
+    blocker.autocommit = False
+    blocker.cursor().execute("LOCK TABLE post_like IN EXCLUSIVE MODE")
+    assert client.execute_command("LIKE", 7, 42) == 1
+    harness.wait_for(lambda: keys.hget("likesync:onrecord:like", 42) == "1",
+                     30, "the claim of the daemon's event")
+    if pushed:
+        assert second() == ahead + 1
+    app.unlike(7, 42, ahead if pushed else second())
+    harness.wait_for(lambda: keys.hget("likesync:onrecord:like", 42) == "2",
+                     30, "the claim of the app's write")
+    blocker.rollback()
+    blocker.close()
+    daemon.drain()
+    assert rows(pg) == [(42, 7, 0)] and counts(pg)[42] == (0, 0)
+    assert client.execute_command("LIKED", 7, 42) == [0]
+    check_clean(pg, redis)
+
+
 def test_an_app_takes_back_what_only_postgres_knows(daemon, client, app,
                                                     redis, pg):
     client.execute_command("LIKE", 7, 42)
