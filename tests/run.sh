@@ -5,7 +5,8 @@
 #   sh tests/run.sh [CTEST ARGUMENT...]      e.g. -R unit, -L integration
 #
 # The tests run on a gcc build with ASan and UBSan (build-test/). A second
-# build, by clang (build-clang/), only has to be free of warnings.
+# build, by clang (build-clang/), only has to be free of warnings. Memory is
+# measured on a third, without sanitizers (build-plain/).
 set -eu
 cd "$(dirname "$0")/.."
 . tests/lib/deps.sh
@@ -27,6 +28,9 @@ build() {
 build build-clang -DCMAKE_C_COMPILER=clang
 build build-test -DCMAKE_C_COMPILER=gcc -DLIKESYNCD_SANITIZE=ON \
     -DCMAKE_C_FLAGS_DEBUG="-O1 -g"
+build build-plain -DCMAKE_BUILD_TYPE=RelWithDebInfo -DLIKESYNCD_FAULTS=OFF \
+    -DBUILD_TESTING=OFF
+export LIKESYNCD_PLAIN_BUILD="$PWD/build-plain"
 
 # The last command: CTest's summary and exit status are those of this script.
 exec ctest --test-dir build-test --output-on-failure --no-tests=error \
