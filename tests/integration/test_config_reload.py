@@ -186,11 +186,11 @@ def test_batch_and_claim_rows(bed, redis, pg):
 
 def test_the_others_wait_for_a_restart_and_are_named(bed, redis, pg):
     daemon = bed.daemon(redis, pg)
-    log = reload(daemon, redis_db=3, flush_lease_ms=20000,
+    log = reload(daemon, redis_db=3, postgres_lock_timeout_ms=4000,
                  flush_interval_ms=60)
     assert config_lines(log) == [
         "redis.db changed: takes effect after a restart",
-        "flush.lease_ms changed: takes effect after a restart",
+        "postgres.lock_timeout_ms changed: takes effect after a restart",
         "reloaded: 1 options changed"]
     with daemon.client() as client:
         client.execute_command("LIKE", 7, 42)

@@ -610,8 +610,8 @@ static void test_size_conflicts(void **state)
 static void test_reload(void **state)
 {
     static const char *const RESTART[] = {"server.listen", "ids.user",
-                                          "redis.db",      "postgres.conninfo",
-                                          "keys.fans",     "flush.lease_ms"};
+                                          "redis.db", "postgres.conninfo",
+                                          "keys.fans"};
     struct options o, from;
     struct buf notes = {0};
     char note[100];
@@ -628,7 +628,7 @@ static void test_reload(void **state)
               "[like]\nlookup = optimistic\n[cache]\nttl = 100\n"
               "[flush]\ninterval_ms = 4\nbatch_rows = 7\nclaim_rows = 6\n"
               "lease_ms = 5000\n[log]\nlevel = debug\n");
-    assert_int_equal(options_reload(&o, &from, &notes), 11);
+    assert_int_equal(options_reload(&o, &from, &notes), 12);
     assert_int_equal(o.max_clients, 1);
     assert_int_equal(o.max_pipeline, 2);
     assert_int_equal(o.output_soft_bytes, 30000);
@@ -641,7 +641,7 @@ static void test_reload(void **state)
     assert_int_equal(o.flush_claim_rows, 6);
     assert_int_equal(o.log_level, LOG_LEVEL_DEBUG);
     assert_int_equal(o.id_user, ID_BIGINT);
-    assert_int_equal(o.flush_lease_ms, 15000);
+    assert_int_equal(o.flush_lease_ms, 5000);
     assert_int_equal(o.listen.n, 2);
     buf_cstr(&notes);
     for (size_t i = 0; i < ARRAY_LEN(RESTART); i++) {
@@ -655,7 +655,7 @@ static void test_reload(void **state)
     options_init(&from);
     from.log_level = LOG_LEVEL_DEBUG;
     from.max_clients = 1;
-    assert_int_equal(options_reload(&o, &from, &notes), 9);
+    assert_int_equal(options_reload(&o, &from, &notes), 10);
     assert_string_equal(buf_cstr(&notes), "");
     assert_int_equal(options_reload(&o, &from, &notes), 0);
     options_free(&from);
