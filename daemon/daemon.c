@@ -220,6 +220,7 @@ static struct server_limits limits_of(const struct options *o)
         .output_hard_bytes = o->output_hard_bytes,
         .idle_timeout_s = o->idle_timeout_s,
         .socket_mode = (int)o->socket_mode,
+        .admin_socket_mode = (int)o->admin_socket_mode,
         .request =
             {
                 .max_args = (size_t)o->max_args,

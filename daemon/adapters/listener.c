@@ -182,6 +182,8 @@ static int clear_path(const struct listener *l, struct buf *why)
  * force from the first client on. */
 static int bind_unix(struct listener *l, int fd, struct buf *why)
 {
+    const struct server_limits *limits = &l->server->config.limits;
+    int mode = l->admin ? limits->admin_socket_mode : limits->socket_mode;
     struct sockaddr_un un;
     struct stat st;
 
@@ -193,7 +195,7 @@ static int bind_unix(struct listener *l, int fd, struct buf *why)
     }
     l->dev = st.st_dev;
     l->ino = st.st_ino;
-    if (chmod(l->path, (mode_t)l->server->config.limits.socket_mode) < 0) {
+    if (chmod(l->path, (mode_t)mode) < 0) {
         buf_printf(why, "%s: chmod: %s", l->path, strerror(errno));
         return -1;
     }

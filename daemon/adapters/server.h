@@ -43,6 +43,7 @@ struct server_limits {
     int64_t output_hard_bytes;
     int64_t idle_timeout_s;
     int socket_mode;
+    int admin_socket_mode;
     struct resp_limits request;
     struct resp_limits unauthenticated; /* 10 arguments of 16 KiB */
 };
@@ -68,7 +69,7 @@ MUST_CHECK int server_listen(struct server *s, const struct address *a,
  * (Port 0 lets the system choose; a name may bind several sockets, which share
  * one port.) */
 int server_port(const struct server *s, int index);
-/* New limits for the clients there are and those to come; socket_mode counts
+/* New limits for the clients there are and those to come; socket modes count
  * for later listeners only. */
 void server_set_limits(struct server *s, const struct server_limits *limits);
 /* Closes the listeners (removing our own socket files); clients stay. */

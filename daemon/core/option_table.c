@@ -103,7 +103,10 @@ const struct option OPTION_TABLE[] = {
      .help = "a silent client is closed after this time; 0 is never"},
     {FIELD("server", "socket_mode", socket_mode),
      .type = OPTION_OCTAL, .fallback = "0660", .min = 0, .max = 0777,
-     .help = "permissions of unix sockets"},
+     .help = "permissions of the unix sockets in listen"},
+    {FIELD("server", "admin_socket_mode", admin_socket_mode),
+     .type = OPTION_OCTAL, .fallback = "0600", .min = 0, .max = 0777,
+     .help = "permissions of the unix sockets in admin_listen"},
 
     {FIELD("ids", "user", id_user), ENUM("bigint", ID_TYPES),
      .help = "type of user ids"},

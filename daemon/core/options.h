@@ -36,6 +36,7 @@ struct options {
     int64_t output_hard_bytes; /* close it */
     int64_t idle_timeout_s;    /* idle_timeout: 0 never */
     int64_t socket_mode;       /* octal */
+    int64_t admin_socket_mode; /* octal */
 
     /* [ids] */
     int64_t id_user; /* user: enum id_type */

@@ -20,6 +20,7 @@ OTHER = {
     "server.output_soft_bytes": "524288",
     "server.output_hard_bytes": "8388608",
     "server.idle_timeout": "600", "server.socket_mode": "0600",
+    "server.admin_socket_mode": "0640",
     "ids.user": "uuid", "ids.post": "text",
     "redis.address": "tcp:127.0.0.1:1", "redis.username": "somebody",
     "redis.password_file": None, "redis.db": "3",

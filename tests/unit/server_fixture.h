@@ -142,6 +142,7 @@ static inline int fixture_setup(void **state)
                    .output_hard_bytes = 8 << 20,
                    .idle_timeout_s = 0,
                    .socket_mode = 0640,
+                   .admin_socket_mode = 0600,
                    .request = {.max_args = 1024,
                                .max_arg_bytes = 1 << 20,
                                .max_inline = 65536,

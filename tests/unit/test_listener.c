@@ -69,6 +69,23 @@ static void remove_lock(const struct address *a)
     assert_int_equal(unlink(lock), 0);
 }
 
+static void test_admin_socket_has_a_mode_of_its_own(void **state)
+{
+    struct fixture *f = *state;
+    struct buf why = {0};
+    struct address a;
+    struct stat st;
+
+    unix_address(f, &a);
+    assert_int_equal(server_listen(f->server, &a, true, &why), 0);
+    assert_int_equal(stat(a.path, &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0600);
+    buf_free(&why);
+    server_stop_listening(f->server);
+    fixture_turn(f);
+    remove_lock(&a);
+}
+
 static void test_unix_socket_lives_and_goes(void **state)
 {
     struct fixture *f = *state;
@@ -262,6 +279,7 @@ static void test_addresses_that_cannot_be(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        SERVER_TEST(test_admin_socket_has_a_mode_of_its_own),
         SERVER_TEST(test_unix_socket_lives_and_goes),
         SERVER_TEST(test_socket_of_a_killed_process_is_replaced),
         SERVER_TEST(test_same_path_twice_is_refused),

@@ -84,6 +84,7 @@ static const char DEFAULTS[] =
     "output_hard_bytes = 16777216\n"
     "idle_timeout = 0\n"
     "socket_mode = 0660\n"
+    "admin_socket_mode = 0600\n"
     "[ids]\n"
     "user = bigint                  ; bigint, uuid or text\n"
     "post = bigint\n"
@@ -134,6 +135,7 @@ static void test_defaults(void **state)
     assert_int_equal(initial.listen.n, 2);
     assert_int_equal(initial.listen.items[1].port, 6480);
     assert_int_equal(initial.socket_mode, 0660);
+    assert_int_equal(initial.admin_socket_mode, 0600);
     assert_int_equal(initial.id_user, ID_BIGINT);
     assert_int_equal(initial.like_lookup, LOOKUP_STRICT);
     assert_int_equal(initial.log_level, LOG_LEVEL_INFO);
