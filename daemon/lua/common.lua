@@ -162,11 +162,13 @@ local function edge_merge(h, status, mtime, gen)
 end
 
 -- A state that others wrote in whole seconds may not be above one that this
--- hash had before and that was claimed (`last`) or acked since.
-local function edge_bump(h, last, gen)
-  local m = h.m
+-- hash had before and that was claimed (`last`) or acked since. Without
+-- `claimed`, an event of our own may have been claimed unnoticed.
+local function edge_bump(h, claimed, gen)
+  local m, last = h.m, tonumber(claimed) or 0
   if h.syn and h.gen == gen then
-    if m % SECOND == 0 and (h.sm == 0 or h.sm % SECOND ~= 0) then
+    if m % SECOND == 0 and
+       (not claimed or h.sm == 0 or h.sm % SECOND ~= 0) then
       m = m + SECOND - 1
     end
     if h.st ~= h.syn and h.sm > last then
@@ -282,7 +284,7 @@ local function row_put(out, owner, member, h, ctime, claimed, gen)
   end
   local key, last = edge_key(owner, member), tonumber(claimed) or 0
   if h.others then
-    edge_bump(h, last, gen)
+    edge_bump(h, claimed, gen)
     call('HSET', key, 'mtime', time_text(h.m), 'claimed', us_text(h.m))
   elseif claimed and h.m > last then
     call('HSET', key, 'claimed', us_text(h.m))

@@ -11,7 +11,7 @@ import psycopg2
 import pytest
 
 import harness
-from load import assuming, durable
+from load import assuming, check_clean, check_states, durable
 from servers import process_state, wait_for
 
 SMALL = {"flush_interval_ms": 20, "flush_batch_rows": 40,
@@ -278,6 +278,43 @@ def test_deadlocks_with_a_rival(bed, redis):
         wait_for(provoke, 60, "deadlocks")
         load.wait_acked(100)
     durable(daemon, load, redis, pg)
+
+
+@pytest.mark.parametrize("expired", [False, True])
+def test_others_in_the_second_of_an_event_under_way(bed, redis, pg, expired):
+    """An application's time in whole seconds is below that of our own event
+    of the same second, which is on its way to PostgreSQL and not acked."""
+    daemon = bed.daemon(redis, pg, flush_interval_ms=20)
+    edge = "post_user_like_42_7"
+    with contextlib.closing(redis.client()) as keys, \
+            contextlib.closing(daemon.client()) as client, \
+            contextlib.closing(psycopg2.connect(pg.conninfo("postgres"))) \
+            as rival:
+        def app(status, mtime):
+            keys.sadd("post_set", 42)
+            keys.sadd("post_user_like_set_42", 7)
+            keys.hset(edge, mapping={"status": status, "post_id": 42,
+                                     "user_id": 7, "ctime": mtime,
+                                     "mtime": mtime})
+            keys.incrby("post_42_counter", 1 if status else -1)
+
+        app(1, int(time.time()) - 10)
+        daemon.drain()
+        if expired:
+            keys.delete(edge)
+        rival.cursor().execute("LOCK TABLE user_like_post IN EXCLUSIVE MODE")
+        assert client.execute_command("UNLIKE", 7, 42) == 1
+        wait_for(lambda: keys.zcard("likesync:batches:like") == 1,
+                 what="a batch of our own")
+        app(1, int(float(keys.hget(edge, "mtime"))))
+        wait_for(lambda: keys.zcard("likesync:batches:like") == 2,
+                 what="a batch of theirs")
+        rival.rollback()
+        daemon.drain()
+        assert client.execute_command("LIKED", 7, 42) == [1]
+        assert client.execute_command("LIKECOUNT", 42) == [1]
+    check_states(pg, {(7, 42): {1}})
+    check_clean(redis, pg)
 
 
 # ---- Redis ----

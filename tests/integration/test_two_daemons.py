@@ -226,6 +226,38 @@ def test_stopped_by_turns(two, redis, pg):
     durable(two[0], load, redis, pg)
 
 
+def test_the_watermark_of_a_pass_under_way(bed, redis, pg):
+    """The flusher is paused in the middle of a pass, with nothing on record:
+    what is left of the pass was answered before it began."""
+    daemon = bed.daemon(redis, pg, **SMALL)
+    rows = "SELECT count(*) FROM user_like_post"
+    with contextlib.closing(daemon.admin()) as admin, \
+            contextlib.closing(daemon.client()) as client, \
+            contextlib.closing(redis.client()) as keys:
+        def half_done():
+            admin.execute_command("FLUSHER", "PAUSE")
+            first = client.execute_command("LIKE", time.time_ns(), 1)
+            answered = time.time()
+            for post in range(400):
+                first += client.execute_command("LIKE", time.time_ns(), post)
+            before = pg.value(rows)
+            admin.execute_command("FLUSHER", "RESUME")
+            wait_for(lambda: pg.value(rows) > before, what="rows")
+            admin.execute_command("FLUSHER", "PAUSE")
+            wait_for(lambda: not keys.exists("likesync:batches:like"),
+                     what="the last ack")
+            return answered if keys.exists("likesync:pass:like") else None
+        answered = wait_for(half_done, 60, "a pass with something left")
+        time.sleep(2.5)              # it is stored once a second
+        assert keys.exists("likesync:pass:like")
+        assert not pg.value(f"SELECT extract(epoch FROM ({THROUGH})) > %s",
+                            answered + 1)
+        admin.execute_command("FLUSHER", "RESUME")
+        daemon.drain()
+        assert pg.value(f"SELECT extract(epoch FROM ({THROUGH})) > %s",
+                        answered + 1)
+
+
 # ---- paused between a lookup and its resend ----
 
 def send_and_pause(daemon, pg, request):

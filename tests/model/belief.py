@@ -85,7 +85,10 @@ class Walk:
             if stale or h["syn"] is None:
                 h.update(g=self.gen, a=True)
         now = max(self.clock, 0 if BREAK == "no-floor" else r.floor + 1)
-        if at is not None and at <= h["m"]:
+        last = h["m"]
+        if h.get("others"):
+            last = max(last, h["sm"], h.get("cl", 0))
+        if at is not None and at <= last:
             return                # ignored: nothing is written, nothing assumed
         if at is not None:
             self.told[pair] = None
@@ -97,7 +100,7 @@ class Walk:
         old = h["st"]
         h["st"] = want
         h["others"] = False
-        h["m"] = at if at is not None else max(now, h["m"] + 1)
+        h["m"] = at if at is not None else max(now, last + 1)
         if at is None and h["m"] % SECOND == 0:
             h["m"] += 1                   # whole seconds are for others
         if at is None and now > self.clock:         # the clock is behind
@@ -153,12 +156,20 @@ class Walk:
         self.mixed.add(pair)
 
     # ---- claim, write, ack ----
+    def claimed(self, h):
+        """What is remembered of a claim. cl: the highest time that was claimed
+        since others wrote the hash."""
+        if h.get("others") and BREAK != "no-bump":
+            self.bump(h)
+        elif "cl" in h:
+            h["cl"] = max(h["cl"], h["m"])
+
     def bump(self, h):
         """A time in whole seconds may not be above that of a state which this
         hash had before and which was claimed or acked since."""
         last = h.get("cl", 0)
         if h["syn"] is not None and h["g"] == self.gen:
-            if h["sm"] % SECOND or not h["sm"]:
+            if "cl" not in h or h["sm"] % SECOND or not h["sm"]:
                 h["m"] += SECOND - 1       # the end of it: after our own event
             if h["st"] != h["syn"]:
                 last = max(last, h["sm"])
@@ -171,8 +182,7 @@ class Walk:
         for x in sorted(r.dirty):
             if self.rnd.random() < .6:
                 h = r.h[x]
-                if h.get("others") and BREAK != "no-bump":
-                    self.bump(h)
+                self.claimed(h)
                 take[x] = (h["st"], h["m"])
         orphans = {}
         for po in (1, 2):
@@ -205,8 +215,7 @@ class Walk:
                 self.merge(x, h, p.row.get(x, (0, 0))[:2])
                 rows[x] = (h["st"], h["m"])
             elif h and takeover:
-                if h.get("others"):
-                    self.bump(h)
+                self.claimed(h)
                 rows[x] = (h["st"], h["m"])
         if takeover:
             at = self.high(rows)
