@@ -29,43 +29,54 @@ local function failed(err)
   return REFUSED
 end
 
-local marked, more = {}, {}    -- owners, and what is gathered of each
+-- Owners; of each whether its counter is known to be right; and what is gathered
+-- of its further pairs.
+local marked, counted, members, deltas = {}, {}, {}, {}
 local registry_type
+
+local function mark_first(owner, member)
+  registry_type = registry_type or call('TYPE', REGISTRY).ok
+  if registry_type ~= 'set' and registry_type ~= 'none' then
+    return {err = 'WRONGTYPE ' .. REGISTRY .. ' is not a set'}
+  end
+  return pcall_redis('SADD', SET .. owner, member)
+end
 
 -- Marks the pair dirty and moves the counter; or returns the error, before
 -- anything was written. An owner's first pair goes at once, so that its keys are
 -- known to be right; what follows is gathered (mark_end).
 local function mark(owner, member, delta)
-  registry_type = registry_type or call('TYPE', REGISTRY).ok
-  if registry_type ~= 'set' and registry_type ~= 'none' then
-    return 'WRONGTYPE ' .. REGISTRY .. ' is not a set'
-  end
-  local o, added = more[owner], 0
-  if not o then
-    added = pcall_redis('SADD', SET .. owner, member)
+  local known, added = counted[owner], 0
+  if known == nil then
+    added = mark_first(owner, member)
     if type(added) == 'table' then
       return added.err
     end
   end
-  local count = COUNTER_PRE and delta ~= 0 and not (o and o.counted)
-  local r = count and pcall_redis('INCRBY', counter_key(owner), TEXT[delta] or delta)
-  if type(r) == 'table' then
-    if added == 1 then           -- not what was there before
-      call('SREM', SET .. owner, member)
+  local now_known = known or false
+  if not known and COUNTER_PRE and delta ~= 0 then
+    local r = pcall_redis('INCRBY', counter_key(owner), TEXT[delta] or delta)
+    if type(r) == 'table' then
+      if added == 1 then         -- not what was there before
+        call('SREM', SET .. owner, member)
+      end
+      return r.err
     end
-    return r.err
+    now_known = r < 2^52 and r > -2^52   -- so that a sum of these cannot fail
+    delta = 0
   end
-  if o then
-    o.members[#o.members + 1] = member
-    o.delta = count and o.delta or o.delta + delta
-  else
-    o = {members = {}, delta = 0}
-    more[owner] = o
+  counted[owner] = now_known
+  if known == nil then
     marked[#marked + 1] = owner
+    return nil
   end
-  if count then
-    o.counted = r < 2^52 and r > -2^52   -- so that a sum of these cannot fail
+  local list = members[owner]
+  if list then
+    list[#list + 1] = member
+  else
+    members[owner] = {member}
   end
+  deltas[owner] = (deltas[owner] or 0) + delta
   return nil
 end
 
@@ -73,13 +84,10 @@ local function mark_end()
   if #marked == 0 then
     return
   end
-  for _, owner in ipairs(marked) do
-    local o = more[owner]
-    if #o.members > 0 then
-      call('SADD', SET .. owner, unpack(o.members))
-    end
-    if COUNTER_PRE and o.delta ~= 0 then
-      call('INCRBY', counter_key(owner), o.delta)
+  for owner, list in pairs(members) do
+    call('SADD', SET .. owner, unpack(list))
+    if COUNTER_PRE and deltas[owner] ~= 0 then
+      call('INCRBY', counter_key(owner), deltas[owner])
     end
   end
   call('SADD', REGISTRY, unpack(marked))
@@ -187,14 +195,43 @@ local function known(key, owner, member, base, v)
   return h
 end
 
--- The usual case, without a table: no client's time, and a state that is ours
--- and known, or nothing at all. nil: not that.
+local last_base, last_nothing
+
+-- Whether the base says that PostgreSQL has nothing; mostly the same one for all.
+local function base_is_nothing(base)
+  if base ~= last_base then
+    local seen = tonumber(match(base, '^(%d+) 0 0 0$'))
+    last_base = base
+    last_nothing = seen and seen <= now and now - seen <= LOOKUP_MAX
+  end
+  return last_nothing
+end
+
+-- No hash, no client's time. nil: not a usual case.
+local function event_new(key, owner, member, op, base)
+  if base == '' then
+    return MISS
+  elseif op ~= '1' or not base_is_nothing(base) then
+    return nil
+  end
+  local err = mark(owner, member, 1)
+  if err then
+    return failed(err)
+  end
+  local t = time_text(new_time(0))
+  call('HSET', key, 'status', '1', OWNER_FIELD, raw(owner), MEMBER_FIELD, raw(member),
+       'ctime', t, 'mtime', t, 'synced', '0 0')
+  return CHANGED
+end
+
+-- The usual cases, without a table: no client's time, and a state that is ours
+-- and known, or nothing at all. nil: not one of them.
 local function event_usual(key, owner, member, op, base, v)
   local st, want = v[1], BIT[op]
   if not want or gen ~= 0 then
     return nil
-  elseif base == '' and not st and not v[2] and not v[3] and not v.err then
-    return MISS
+  elseif not st and not v[2] and not v[3] and not v.err then
+    return event_new(key, owner, member, op, base)
   end
   local m = BIT[st] and ours_us(v[2])
   if not (m and v[3] and find(v[3], '^[01] %d+$')) then
