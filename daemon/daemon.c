@@ -21,6 +21,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "services/commands.h"
+#include "services/counts.h"
 #include "services/flusher.h"
 #include "services/ingest.h"
 #include "services/lookup.h"
@@ -43,6 +44,7 @@ struct daemon {
     struct engine like;
     struct lookup *lookup;
     struct ingest *ingest;
+    struct counts *counts;
     struct flusher *flusher;
     struct recovery *recovery;
     struct recovery_events recovery_events;
@@ -196,6 +198,7 @@ static void services_start(struct daemon *d)
              (unsigned long long)random_u64());
     d->lookup = lookup_new(e);
     d->ingest = ingest_new(e, d->lookup);
+    d->counts = counts_new(e);
     d->flusher = flusher_new(e);
     d->recovery_events = (struct recovery_events){
         .on_open = on_open,
@@ -258,6 +261,7 @@ static int server_start(struct daemon *d)
     struct server_config config = {
         .limits = limits_of(d->options),
         .on_open = commands_on_open,
+        .must_wait = commands_must_wait,
         .on_request = commands_on_request,
         .arg = &d->commands,
     };
@@ -266,6 +270,7 @@ static int server_start(struct daemon *d)
         .like = &d->like,
         .ingest = d->ingest,
         .lookup = d->lookup,
+        .counts = d->counts,
         .flusher = d->flusher,
         .password = d->password,
         .started_ms = now_ms(),
@@ -557,6 +562,7 @@ void daemon_free(struct daemon *d)
         pg_free(d->like.pg);
     lookup_free(d->lookup);
     ingest_free(d->ingest);
+    counts_free(d->counts);
     flusher_free(d->flusher);
     recovery_free(d->recovery);
     http_free(d->http);

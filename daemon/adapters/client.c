@@ -144,8 +144,16 @@ static void client_dispatch(struct client *c)
                        c->parser.argv);
 }
 
+static bool client_must_wait(const struct client *c)
+{
+    const struct server_config *config = &c->server->config;
+
+    return c->n_requests > 0 && config->must_wait &&
+           config->must_wait(config->arg, &c->session, &c->parser.argv[0]);
+}
+
 /* One request from data[0..len). Returns how much of it is used up, 0 when
- * there is none or the client is no longer read. */
+ * there is none, it has to wait or the client is no longer read. */
 static size_t client_parse_one(struct client *c, const char *data, size_t len)
 {
     const struct server_limits *l = &c->server->config.limits;
@@ -154,6 +162,11 @@ static size_t client_parse_one(struct client *c, const char *data, size_t len)
 
     switch (resp_parse(&c->parser, limits, data, len)) {
     case RESP_REQUEST:
+        if (client_must_wait(c)) {
+            c->barrier = true;
+            client_set_state(c, CLIENT_PAUSED);
+            return 0;
+        }
         client_dispatch(c);
         return c->parser.used;
     case RESP_EMPTY:
@@ -317,8 +330,10 @@ static void client_resume(struct client *c)
     const struct server_limits *l = &c->server->config.limits;
 
     if (c->n_requests > (size_t)l->max_pipeline / 2 ||
-        client_unsent(c) > (size_t)l->output_soft_bytes / 2)
+        client_unsent(c) > (size_t)l->output_soft_bytes / 2 ||
+        (c->barrier && c->n_requests > 0))
         return;
+    c->barrier = false;
     client_set_state(c, CLIENT_READING);
     client_parse_kept(c);
 }

@@ -33,6 +33,7 @@ struct session {
     char addr[128];      /* peer "ip:port" or the socket's path with ":0" */
     uint64_t created_ms; /* monotonic */
     const char *last_command; /* ref: static name */
+    unsigned writes;          /* under way; counted by on_request's side */
 };
 
 struct server_limits {
@@ -51,6 +52,10 @@ struct server_limits {
 struct server_config {
     struct server_limits limits;
     void (*on_open)(void *arg, struct session *s);
+    /* Must this request wait until all that the client has under way is
+     * answered? May be NULL. Asked again until it is false. */
+    bool (*must_wait)(void *arg, const struct session *s,
+                      const struct resp_arg *name);
     /* argv is valid during the call only. Must finish the request sooner or
      * later, exactly once, by request_done; may do so before returning. */
     void (*on_request)(void *arg, struct request *rq, int argc,

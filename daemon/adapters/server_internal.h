@@ -77,6 +77,7 @@ struct client {
     struct server *server;  /* ref */
     union server_stream u;
     enum client_state state;
+    bool barrier; /* paused until nothing is under way */
     struct session session;
     struct resp_parser parser;
     struct buf in;        /* read but not yet a request */

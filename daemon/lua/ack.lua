@@ -93,6 +93,7 @@ for i, there in ipairs(on_record) do
   end
 end
 if #here > 0 then
+  call('HINCRBY', STATE, 'epoch', 1)
   call('HDEL', record, unpack(here))
   owners_settle(owners, n, delta, now)
 end

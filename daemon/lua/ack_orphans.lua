@@ -14,6 +14,9 @@ end
 if #owners > 0 then
   owners_settle(owners, n, deltas, now)
 end
+if acked > 0 then
+  call('HINCRBY', STATE, 'epoch', 1)
+end
 local left = call('HLEN', record)
 if left == 0 then
   call('ZREM', BATCHES, ARGV[1])

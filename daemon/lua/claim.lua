@@ -183,6 +183,7 @@ local function put_on_record(id, fields)
   for i = 1, #fields, 1000 do
     call('HSET', BATCH .. id, unpack(fields, i, math.min(i + 999, #fields)))
   end
+  call('HINCRBY', STATE, 'epoch', 1)
   call('ZADD', BATCHES, 'NX', state[4] or '0', id)
   call('ZADD', LEASES, now + lease * 1000, id)
 end

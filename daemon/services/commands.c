@@ -170,6 +170,18 @@ void commands_on_open(void *arg, struct session *s)
     s->authed = c->password[0] == '\0' || s->admin;
 }
 
+bool commands_must_wait(void *arg, const struct session *s,
+                        const struct resp_arg *name)
+{
+    const struct command *cmd;
+
+    (void)arg;
+    if (s->writes == 0)
+        return false;
+    cmd = command_find(name->data, name->len);
+    return cmd && cmd->flags & (CMD_READ | CMD_ADMIN);
+}
+
 void commands_on_request(void *arg, struct request *rq, int argc,
                          const struct resp_arg *argv)
 {

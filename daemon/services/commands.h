@@ -10,6 +10,7 @@
 #include "adapters/server.h"
 #include "services/engine.h"
 
+struct counts;
 struct flusher;
 struct ingest;
 struct lookup;
@@ -19,6 +20,7 @@ struct commands {
     const struct engine *like;
     struct ingest *ingest;
     struct lookup *lookup;
+    struct counts *counts;
     struct flusher *flusher;
     struct server *server;
     const char *password; /* "" none */
@@ -52,6 +54,9 @@ const struct command *command_find(const char *name, size_t len);
 
 /* For server_config. */
 void commands_on_open(void *arg, struct session *s);
+/* A client's reads come after its own writes, also in a pipeline. */
+bool commands_must_wait(void *arg, const struct session *s,
+                        const struct resp_arg *name);
 void commands_on_request(void *arg, struct request *rq, int argc,
                          const struct resp_arg *argv);
 

@@ -1,128 +1,199 @@
 /* SPDX-License-Identifier: MIT */
-/* Totals: MGET of the counters, and a query for what is in the tables. */
+/* like_count + counter is exact when no batch of the post is between its commit
+ * and its ack.
+ *
+ * Happy path: counters and epoch → like_count → counters and epoch again: the
+ * epoch is the same and nothing is on record, so like_count did not move in
+ * between, and the second counters are added. Otherwise again, PAUSE_MS later.
+ * Failure modes: Redis or PostgreSQL away: the whole is refused. */
 #include "services/counts.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "adapters/timer.h"
+#include "base/list.h"
 #include "base/mem.h"
 #include "core/pgarray.h"
 #include "services/engine.h"
 
+#define PAUSE_MS 3
+
 struct counts {
     const struct engine *engine; /* ref */
+    struct list calls;
+};
+
+struct call {
+    struct list node;
+    const struct engine *engine; /* ref */
     size_t n;
-    int64_t *totals; /* owned */
-    struct buf owners;
+    int64_t *totals;    /* owned: like_count, then with the counter */
+    struct args owners; /* for the script */
+    struct buf ids;     /* for the query */
     struct pg_param param;
     struct pg_stmt stmt;
-    int waiting;     /* answers, and one while sending */
-    const char *why; /* static; NULL: all is well */
+    struct timer *timer; /* owned: the next try */
+    int tries;
+    int64_t epoch; /* of the first reading; -1: something was on record */
     counts_on_done cb;
     void *arg;
 };
 
-static void done_one(struct counts *c)
+static void first_reading(struct call *c);
+
+static void done(struct call *c, const char *why)
 {
-    if (--c->waiting > 0)
-        return;
-    c->cb(c->arg, c->why ? NULL : c->totals, c->why);
-    buf_free(&c->owners);
+    list_remove(&c->node);
+    c->cb(c->arg, why ? NULL : c->totals, why);
+    timer_free(c->timer);
+    args_free(&c->owners);
+    buf_free(&c->ids);
     free(c->totals);
     free(c);
 }
 
-static void on_counters(void *arg, enum redis_outcome outcome,
-                        const struct redis_value *v)
+/* The epoch of a reply; -1 when a pair is on record. */
+static int64_t epoch_of(const struct call *c, const struct redis_value *v)
 {
-    struct counts *c = arg;
+    for (size_t i = 0; i < c->n; i++)
+        if (redis_value_int(redis_value_at(v, 2 * i + 2)) != 0)
+            return -1;
+    return redis_value_int(redis_value_at(v, 0));
+}
 
-    if (outcome == REDIS_OK && redis_value_len(v) == c->n) {
-        for (size_t i = 0; i < c->n; i++)
-            c->totals[i] += redis_value_int(redis_value_at(v, i));
-    } else {
-        c->why = "Redis did not answer";
+static bool is_reply(const struct call *c, enum redis_outcome outcome,
+                     const struct redis_value *v)
+{
+    return outcome == REDIS_OK && redis_value_len(v) == 2 * c->n + 1;
+}
+
+static void on_second(void *arg, enum redis_outcome outcome,
+                      const struct redis_value *v)
+{
+    struct call *c = arg;
+    int64_t epoch;
+
+    if (!is_reply(c, outcome, v)) {
+        done(c, "Redis did not answer");
+        return;
     }
-    done_one(c);
+    epoch = epoch_of(c, v);
+    if ((epoch < 0 || epoch != c->epoch) && ++c->tries < COUNTS_TRIES) {
+        timer_start(c->timer, PAUSE_MS, 0);
+        return;
+    }
+    for (size_t i = 0; i < c->n; i++)
+        c->totals[i] += redis_value_int(redis_value_at(v, 2 * i + 1));
+    done(c, NULL);
+}
+
+static void read_totals(struct call *c, const struct pg_result *r)
+{
+    int len;
+
+    memset(c->totals, 0, c->n * sizeof(*c->totals));
+    for (int row = 0; row < pg_result_rows(r, 0); row++) {
+        int64_t n = pgvalue_i64(pg_result_value(r, 0, row, 0, &len));
+
+        if (n >= 1 && (size_t)n <= c->n)
+            c->totals[n - 1] = pgvalue_i64(pg_result_value(r, 0, row, 1, &len));
+    }
 }
 
 static void on_totals(void *arg, enum pg_outcome outcome,
                       const struct pg_result *r)
 {
-    struct counts *c = arg;
-    int len;
+    struct call *c = arg;
 
-    if (outcome != PG_DONE)
-        c->why = "PostgreSQL did not answer";
-    for (int row = 0; !c->why && row < pg_result_rows(r, 0); row++) {
-        int64_t n = pgvalue_i64(pg_result_value(r, 0, row, 0, &len));
-
-        if (n >= 1 && (size_t)n <= c->n)
-            c->totals[n - 1] +=
-                pgvalue_i64(pg_result_value(r, 0, row, 1, &len));
+    if (outcome != PG_DONE) {
+        done(c, "PostgreSQL did not answer");
+        return;
     }
-    done_one(c);
+    read_totals(c, r);
+    if (args_send(&c->owners, c->engine, SCRIPT_COUNTS, on_second, c) != 0)
+        done(c, "Redis is away");
 }
 
-static void ask_redis(struct counts *c, const struct counts_owner *owners)
+static void ask_postgres(struct call *c)
 {
-    const struct edge_kind *k = c->engine->kind;
-    struct args args = {0};
-    struct buf key = {0};
-
-    args_put_str(&args, "MGET");
-    for (size_t i = 0; i < c->n; i++) {
-        key.len = 0;
-        buf_puts(&key, k->counter_prefix);
-        buf_append(&key, owners[i].key, owners[i].len);
-        buf_puts(&key, k->counter_suffix);
-        args_put(&args, key.data, key.len);
-    }
-    if (args_call(&args, c->engine, on_counters, c) == 0)
-        c->waiting++;
-    else
-        c->why = "Redis is away";
-    buf_free(&key);
-    args_free(&args);
-}
-
-static void ask_postgres(struct counts *c, const struct counts_owner *owners)
-{
-    enum id_type type = c->engine->owner_type;
-    struct pg_job job;
-
-    pgarray_begin(&c->owners, id_type_oid(type), (uint32_t)c->n);
-    for (size_t i = 0; i < c->n; i++)
-        pgarray_put_id(&c->owners, type, owners[i].key, owners[i].len);
-    c->param = (struct pg_param){id_type_array_oid(type), c->owners.data,
-                                 (int)c->owners.len};
-    c->stmt = (struct pg_stmt){c->engine->kind->sql_totals, &c->param, 1};
-    job = (struct pg_job){
+    const struct pg_job job = {
         .stmts = &c->stmt,
         .n_stmts = 1,
         .timeout_ms = (unsigned)c->engine->options->pg_lookup_timeout_ms,
         .cb = on_totals,
         .arg = c,
     };
-    if (pg_submit(c->engine->pg, PG_LANE_LOOKUP, &job) == 0)
-        c->waiting++;
-    else
-        c->why = "PostgreSQL is away";
+
+    if (pg_submit(c->engine->pg, PG_LANE_LOOKUP, &job) != 0)
+        done(c, "PostgreSQL is away");
 }
 
-void counts_get(const struct engine *e, const struct counts_owner *owners,
+static void on_first(void *arg, enum redis_outcome outcome,
+                     const struct redis_value *v)
+{
+    struct call *c = arg;
+
+    if (!is_reply(c, outcome, v)) {
+        done(c, "Redis did not answer");
+        return;
+    }
+    c->epoch = epoch_of(c, v);
+    if (c->epoch < 0 && ++c->tries < COUNTS_TRIES)
+        timer_start(c->timer, PAUSE_MS, 0);
+    else
+        ask_postgres(c);
+}
+
+static void first_reading(struct call *c)
+{
+    if (args_send(&c->owners, c->engine, SCRIPT_COUNTS, on_first, c) != 0)
+        done(c, "Redis is away");
+}
+
+static void on_timer(void *arg)
+{
+    first_reading(arg);
+}
+
+struct counts *counts_new(const struct engine *e)
+{
+    struct counts *counts = mem_zalloc(sizeof(*counts));
+
+    counts->engine = e;
+    list_init(&counts->calls);
+    return counts;
+}
+
+void counts_free(struct counts *counts)
+{
+    if (!counts)
+        return;
+    LIST_FOREACH_SAFE(it, &counts->calls)
+    done(LIST_ENTRY(it, struct call, node), "the daemon stops");
+    free(counts);
+}
+
+void counts_get(struct counts *counts, const struct counts_owner *owners,
                 size_t n, counts_on_done cb, void *arg)
 {
-    struct counts *c = mem_zalloc(sizeof(*c));
+    const struct engine *e = counts->engine;
+    struct call *c = mem_zalloc(sizeof(*c));
 
+    list_push_back(&counts->calls, &c->node);
     c->engine = e;
     c->n = n;
     c->totals = mem_zalloc(n * sizeof(*c->totals));
+    c->timer = timer_new(e->loop, on_timer, c);
     c->cb = cb;
     c->arg = arg;
-    c->waiting = 1;
-    ask_redis(c, owners);
-    if (!c->why)
-        ask_postgres(c, owners);
-    done_one(c);
+    pgarray_begin(&c->ids, id_type_oid(e->owner_type), (uint32_t)n);
+    for (size_t i = 0; i < n; i++) {
+        args_put(&c->owners, owners[i].key, owners[i].len);
+        pgarray_put_id(&c->ids, e->owner_type, owners[i].key, owners[i].len);
+    }
+    c->param = (struct pg_param){id_type_array_oid(e->owner_type), c->ids.data,
+                                 (int)c->ids.len};
+    c->stmt = (struct pg_stmt){e->kind->sql_totals, &c->param, 1};
+    first_reading(c);
 }

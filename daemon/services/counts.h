@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct counts;
 struct engine;
 
 struct counts_owner {
@@ -17,10 +18,17 @@ struct counts_owner {
 typedef void (*counts_on_done)(void *arg, const int64_t *totals,
                                const char *why);
 
-/* One round trip to Redis and one query, side by side. Exact when no batch of
- * the owner is between its commit and its ack. Exactly one callback, perhaps
- * before this returns. */
-void counts_get(const struct engine *e, const struct counts_owner *owners,
+struct counts *counts_new(const struct engine *e);
+/* Those that wait are refused. The connections must be freed before. */
+void counts_free(struct counts *counts);
+
+/* Two round trips to Redis and one query. The totals are exact when none of the
+ * owners has pairs on record and nothing is claimed or acked meanwhile; as long
+ * as that is not so it asks again, COUNTS_TRIES times, and then answers what it
+ * has: it may be off by what is between commit and ack. Exactly one callback,
+ * perhaps before this returns. */
+#define COUNTS_TRIES 40
+void counts_get(struct counts *counts, const struct counts_owner *owners,
                 size_t n, counts_on_done cb, void *arg);
 
 #endif

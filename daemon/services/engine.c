@@ -22,6 +22,7 @@ static const struct {
     {SCRIPT_TICK, "tick", lua_tick},
     {SCRIPT_RECOVER, "recover", lua_recover},
     {SCRIPT_STATE, "state", lua_state},
+    {SCRIPT_COUNTS, "counts", lua_counts},
 };
 
 void engine_scripts_make(const struct edge_kind *kind,

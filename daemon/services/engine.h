@@ -21,6 +21,7 @@ enum script_id {
     SCRIPT_TICK,
     SCRIPT_RECOVER,
     SCRIPT_STATE,
+    SCRIPT_COUNTS,
     SCRIPT_COUNT
 };
 

@@ -96,14 +96,17 @@ static void on_event(void *arg, enum ingest_result result, const char *text)
 {
     struct event_call *call = arg;
     struct buf *b = request_reply(call->rq);
+    struct session *s = request_session(call->rq);
 
+    if (s)
+        s->writes--;
     call->changed = result == INGEST_CHANGED;
     if (result > INGEST_CHANGED) {
         put_event_error(b, result, text);
     } else if (call->with_count) {
         struct counts_owner post = {call->post, call->post_len};
 
-        counts_get(call->commands->like, &post, 1, on_count, call);
+        counts_get(call->commands->counts, &post, 1, on_count, call);
         return;
     } else {
         resp_int(b, call->changed);
@@ -165,8 +168,10 @@ static void submit(struct commands *c, struct request *rq,
     memcpy(call->post, post->text, post->len);
     rc = ingest_submit(c->ingest, post->text, post->len, user->text, user->len,
                        status, o->at_us, on_event, call);
-    if (rc == 0)
+    if (rc == 0) {
+        request_session(rq)->writes++;
         return;
+    }
     free(call);
     if (rc == INGEST_OVERLOAD) {
         resp_error(request_reply(rq),
@@ -283,7 +288,7 @@ void cmd_likecount(struct commands *c, struct request *rq, int argc,
     if (i == n) {
         call = mem_alloc(sizeof(*call));
         *call = (struct count_call){rq, n};
-        counts_get(c->like, posts, n, on_counts, call);
+        counts_get(c->counts, posts, n, on_counts, call);
     }
     free(ids);
     free(posts);

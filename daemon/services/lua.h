@@ -8,6 +8,7 @@ extern const char lua_ack[];
 extern const char lua_ack_orphans[];
 extern const char lua_adopt[];
 extern const char lua_claim[];
+extern const char lua_counts[];
 extern const char lua_event[];
 extern const char lua_recover[];
 extern const char lua_reload[];

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Every line of the table of commands: replies in both protocols over both
 kinds of listener, and every kind of bad input."""
+import random
 import re
 import time
 
@@ -156,6 +157,34 @@ def test_a_pipeline_is_answered_in_order(wire, post):
     wire.send(b"".join(requests))
     assert [wire.read() for _ in expected] == expected
     assert wire.call("LIKECOUNT", post) == b"*1\r\n:200\r\n"
+
+
+def test_a_pipeline_reads_its_own_writes(wire, post):
+    """Reads come after the writes before them in the pipeline, also those
+    that wait for a lookup, and while the flusher works."""
+    seed = 1
+    rng = random.Random(seed)
+    print("seed", seed)
+    posts = [post, post + 1]
+    liked = {each: set() for each in posts}
+    for _ in range(60):
+        requests, expected = [], []
+        for _ in range(5):
+            user, each = rng.randrange(6), rng.choice(posts)
+            kind = rng.choice(("LIKE", "UNLIKE"))
+            was = user in liked[each]
+            (liked[each].add if kind == "LIKE" else liked[each].discard)(user)
+            requests.append(encode(kind, user, each))
+            expected.append(b":%d\r\n" % (was != (kind == "LIKE")))
+        for user in range(6):
+            requests.append(encode("LIKED", user, *posts))
+            expected.append(b"*2\r\n" + b"".join(
+                b":%d\r\n" % (user in liked[p]) for p in posts))
+        requests.append(encode("LIKECOUNT", *posts))
+        expected.append(b"*2\r\n" + b"".join(
+            b":%d\r\n" % len(liked[p]) for p in posts))
+        wire.send(b"".join(requests))
+        assert [wire.read() for _ in expected] == expected
 
 
 def test_leading_zeros_are_dropped(stack, wire, post):
