@@ -75,13 +75,13 @@ static size_t flights_count(const struct flusher *f)
     return n;
 }
 
-/* One more than can be written at a time, so that one is claimed or acked
+/* Two more than can be written at a time, so that one is claimed and one acked
  * meanwhile. */
 static size_t flights_max(const struct flusher *f)
 {
     int64_t n = f->engine->options->pg_connections;
 
-    return (size_t)(n > 1 ? n - 1 : 1) + 1;
+    return (size_t)(n > 1 ? n - 1 : 1) + 2;
 }
 
 static bool is_claiming(const struct flusher *f)
