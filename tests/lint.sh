@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: MIT
 # lint.sh format        the layout of all C files, by clang-format
 # lint.sh tidy BUILD    clang-tidy over daemon/, with BUILD's compile commands
+# lint.sh lua           syntax and global names of the Lua scripts
 #
-# Both by version 14 only: other versions lay some lines out differently and
+# The first two by version 14 only: other versions lay some lines out differently and
 # check other things. Exit status 77 (CTest: skipped) where there is none.
 set -eu
 cd "$(dirname "$0")/.."
@@ -36,11 +37,36 @@ tidy() {
         xargs -P "$(nproc)" -n 1 "$tool" --quiet -p "$1"
 }
 
+# A misspelt name in a script is a global, which Redis refuses only when it gets
+# there. What stands in front of a script (core/edge.c) is made of its names.
+lua() {
+    kind="KIND REGISTRY SET HASH OWNER_FIELD MEMBER_FIELD COUNTER_PRE COUNTER_POST"
+    known=" redis ARGV string math table tonumber tostring type ipairs pairs unpack "
+    status=0
+    for script in daemon/lua/*.lua; do
+        # shellcheck disable=SC2086
+        code=$(printf 'local %s\n' $kind |
+            cat - daemon/lua/common.lua "$script" | luac5.1 -l -p -) || status=1
+        for name in $(echo "$code" |
+            sed -n 's/^.*[GS]ETGLOBAL.*; \(.*\)$/\1/p' | sort -u); do
+            case $known in
+            *" $name "*) ;;
+            *)
+                echo "$script: global variable '$name'" >&2
+                status=1
+                ;;
+            esac
+        done
+    done
+    return $status
+}
+
 case ${1-} in
 format) format ;;
+lua) lua ;;
 tidy) tidy "${2:?lint.sh tidy BUILD}" ;;
 *)
-    sed -n '3,4s/^# //p' "$0" >&2
+    sed -n '3,5s/^# //p' "$0" >&2
     exit 2
     ;;
 esac

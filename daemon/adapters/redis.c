@@ -38,7 +38,7 @@
 #include "base/mem.h"
 
 #define BACKOFF_MS      50
-#define BACKOFF_CAP_MS  5000
+#define BACKOFF_CAP_MS  2000
 #define SLOW_MS         2000
 #define SLOW_CAP_MS     10000
 #define STABLE_MS       5000 /* a connection that held so long resets both */

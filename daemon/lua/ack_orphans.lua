@@ -12,10 +12,8 @@ for i = 2, #ARGV, 2 do
   end
 end
 if #owners > 0 then
-  owners_settle(owners, n, deltas, now)
-end
-if acked > 0 then
   call('HINCRBY', STATE, 'epoch', 1)
+  owners_settle(owners, n, deltas, now)
 end
 local left = call('HLEN', record)
 if left == 0 then

@@ -25,7 +25,8 @@
 #include "core/resp.h"
 #include "services/writer.h"
 
-#define ROW_FIELDS 6
+#define ROW_FIELDS   6
+#define ERROR_LOG_MS 1000
 
 struct flight {
     struct list node;                   /* in the flusher's list */
@@ -71,11 +72,14 @@ static void send(struct flight *fl, enum script_id script, redis_on_reply cb)
 static void error_log(const struct flight *fl, const char *what,
                       enum redis_outcome outcome, const struct redis_value *v)
 {
+    static struct log_limit limit; /* of all flights: each retries for ever */
+    uint64_t held;
     size_t len;
 
-    if (outcome == REDIS_ERROR || outcome == REDIS_FULL)
-        log_error("flush", "batch %s: %s failed: %s", fl->batch.id, what,
-                  redis_value_str(v, &len));
+    if ((outcome == REDIS_ERROR || outcome == REDIS_FULL) &&
+        log_allow(&limit, ERROR_LOG_MS, &held))
+        log_error("flush", "batch %s: %s failed: %s (%llu more)", fl->batch.id,
+                  what, redis_value_str(v, &len), (unsigned long long)held);
 }
 
 /* ---- reading rows ---- */
@@ -174,6 +178,13 @@ static void claim_read(struct flight *fl, const struct redis_value *v)
         claim_end(fl, left);
 }
 
+/* The record says what was claimed; the next tick, whether more is due. */
+static void claim_unknown(struct flight *fl)
+{
+    fl->events->on_claimed(fl->events->arg, fl, -1);
+    flight_reload(fl);
+}
+
 static void on_claim(void *arg, enum redis_outcome outcome,
                      const struct redis_value *v)
 {
@@ -188,7 +199,7 @@ static void on_claim(void *arg, enum redis_outcome outcome,
         outcome == REDIS_FULL)
         claim_end(fl, -1); /* not executed: what is there, if anything */
     else
-        flight_reload(fl);
+        claim_unknown(fl);
 }
 
 void flight_claim(struct flight *fl, bool may_start_pass)

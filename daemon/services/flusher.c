@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "adapters/timer.h"
+#include "base/backoff.h"
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/list.h"
@@ -27,6 +28,7 @@
 
 #define DRAIN_TICK_MS      20
 #define RESUME_MS          20
+#define RESUME_CAP_MS      1000
 #define WATERMARK_EVERY_MS 1000
 #define PRUNE_EVERY_MS     60000
 #define TICK_FIELDS        7
@@ -37,6 +39,7 @@ struct flusher {
     struct list flights;
     struct timer *tick_timer;   /* owned */
     struct timer *resume_timer; /* owned: flights that wait for Redis */
+    struct backoff resume;      /* of this timer */
     struct drains drains;
     struct args args;
     struct sql_job watermark;
@@ -70,8 +73,8 @@ static size_t flights_count(const struct flusher *f)
 {
     size_t n = 0;
 
-    LIST_FOREACH(it, &f->flights)
-    n++;
+    LIST_FOREACH (it, &f->flights)
+        n++;
     return n;
 }
 
@@ -86,25 +89,25 @@ static size_t flights_max(const struct flusher *f)
 
 static bool is_claiming(const struct flusher *f)
 {
-    LIST_FOREACH(it, &f->flights)
-    if (flight_state(flight_of(it)) == FLIGHT_CLAIM)
-        return true;
+    LIST_FOREACH (it, &f->flights)
+        if (flight_state(flight_of(it)) == FLIGHT_CLAIM)
+            return true;
     return false;
 }
 
 static bool has_orphans(const struct flusher *f)
 {
-    LIST_FOREACH(it, &f->flights)
-    if (flight_has_orphans(flight_of(it)))
-        return true;
+    LIST_FOREACH (it, &f->flights)
+        if (flight_has_orphans(flight_of(it)))
+            return true;
     return false;
 }
 
 static bool is_own(const struct flusher *f, const char *id)
 {
-    LIST_FOREACH(it, &f->flights)
-    if (strcmp(flight_id(flight_of(it)), id) == 0)
-        return true;
+    LIST_FOREACH (it, &f->flights)
+        if (strcmp(flight_id(flight_of(it)), id) == 0)
+            return true;
     return false;
 }
 
@@ -127,7 +130,10 @@ static void on_orphans(void *arg, const char *orphan_id)
 
 static void on_gone(void *arg)
 {
-    pump(arg);
+    struct flusher *f = arg;
+
+    backoff_reset(&f->resume);
+    pump(f);
 }
 
 static void on_wait(void *arg)
@@ -135,15 +141,15 @@ static void on_wait(void *arg)
     struct flusher *f = arg;
 
     if (f->open && !timer_active(f->resume_timer))
-        timer_start(f->resume_timer, RESUME_MS, 0);
+        timer_start(f->resume_timer, backoff_next_ms(&f->resume), 0);
 }
 
 static void on_resume(void *arg)
 {
     struct flusher *f = arg;
 
-    LIST_FOREACH_SAFE(it, &f->flights)
-    flight_resume(flight_of(it));
+    LIST_FOREACH_SAFE (it, &f->flights)
+        flight_resume(flight_of(it));
 }
 
 /* Starts a claim when one is due and there is room. */
@@ -295,8 +301,8 @@ static void tick_send(struct flusher *f)
     args_clear(&f->args);
     args_put_i64(&f->args, f->engine->options->flush_lease_ms);
     args_put_i64(&f->args, (int64_t)room);
-    LIST_FOREACH(it, &f->flights)
-    args_put_str(&f->args, flight_id(flight_of(it)));
+    LIST_FOREACH (it, &f->flights)
+        args_put_str(&f->args, flight_id(flight_of(it)));
     drains_ticking(&f->drains);
     f->tick_under_way =
         args_send(&f->args, f->engine, SCRIPT_TICK, on_tick_reply, f) == 0;
@@ -352,6 +358,7 @@ struct flusher *flusher_new(const struct engine *e)
     drains_init(&f->drains, e->loop, on_drains_empty, f);
     f->tick_timer = timer_new(e->loop, on_tick, f);
     f->resume_timer = timer_new(e->loop, on_resume, f);
+    backoff_init(&f->resume, RESUME_MS, RESUME_CAP_MS);
     tick_schedule(f, false);
     return f;
 }
@@ -361,8 +368,8 @@ void flusher_free(struct flusher *f)
     if (!f)
         return;
     drains_abort(&f->drains);
-    LIST_FOREACH_SAFE(it, &f->flights)
-    flight_free(flight_of(it));
+    LIST_FOREACH_SAFE (it, &f->flights)
+        flight_free(flight_of(it));
     timer_free(f->tick_timer);
     timer_free(f->resume_timer);
     args_free(&f->args);
@@ -384,8 +391,8 @@ void flusher_close(struct flusher *f)
 
 void flusher_pg_up(struct flusher *f)
 {
-    LIST_FOREACH(it, &f->flights)
-    flight_pg_up(flight_of(it));
+    LIST_FOREACH (it, &f->flights)
+        flight_pg_up(flight_of(it));
     tick_schedule(f, true);
 }
 
@@ -441,8 +448,7 @@ void flusher_release(struct flusher *f)
     f->released = true;
     timer_stop(f->tick_timer);
     snprintf(key, sizeof(key), "likesync:leases:%s", f->engine->kind->name);
-    LIST_FOREACH(it, &f->flights)
-    {
+    LIST_FOREACH (it, &f->flights) {
         args_clear(&f->args);
         args_put_str(&f->args, "ZADD");
         args_put_str(&f->args, key);

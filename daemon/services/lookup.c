@@ -2,9 +2,9 @@
 /* Batched lookups.
  *
  * Happy path: submit → gathered until the end of the turn → one query → each
- * callback. Failure modes: PostgreSQL away at submit (refused at once), no
- * answer within postgres.lookup_timeout_ms, or an error: every pair of the query
- * is told so. */
+ * callback. Failure modes: PostgreSQL away at submit (refused at once); the
+ * connection lost or silent for postgres.lookup_timeout_ms (once more on another
+ * one, if there is one); an error: every pair of the query is told so. */
 #include "services/lookup.h"
 
 #include <stdlib.h>
@@ -24,6 +24,7 @@ struct item {
     struct list node;
     lookup_on_done cb;
     void *arg;
+    bool again; /* its first query was lost with the connection */
     size_t owner_len;
     size_t member_len;
     char ids[]; /* owner, then member */
@@ -95,6 +96,18 @@ static void lookup_failed_log(struct lookup *l, const struct pg_result *r)
                  (unsigned long long)held);
 }
 
+/* One lost connection is not yet PostgreSQL away: another may be up. */
+static bool item_again(struct lookup *l, struct item *it,
+                       enum pg_outcome outcome)
+{
+    if (it->again || outcome == PG_FAILED || !pg_is_up(l->engine->pg))
+        return false;
+    it->again = true;
+    list_push_back(&l->waiting, &it->node);
+    timer_start(l->turn, 0, 0);
+    return true;
+}
+
 static void on_query(void *arg, enum pg_outcome outcome,
                      const struct pg_result *result)
 {
@@ -110,7 +123,8 @@ static void on_query(void *arg, enum pg_outcome outcome,
         lookup_failed_log(l, result);
     }
     for (int i = 0; i < q->n; i++)
-        item_done(l, q->items[i], states ? &states[i] : NULL);
+        if (states || !item_again(l, q->items[i], outcome))
+            item_done(l, q->items[i], states ? &states[i] : NULL);
     free(states);
     query_free(q);
 }
@@ -192,8 +206,8 @@ void lookup_free(struct lookup *l)
 {
     if (!l)
         return;
-    LIST_FOREACH_SAFE(it, &l->waiting)
-    item_done(l, LIST_ENTRY(it, struct item, node), NULL);
+    LIST_FOREACH_SAFE (it, &l->waiting)
+        item_done(l, LIST_ENTRY(it, struct item, node), NULL);
     timer_free(l->turn);
     free(l);
 }
@@ -211,6 +225,7 @@ int lookup_submit(struct lookup *l, const char *owner, size_t owner_len,
     it = mem_alloc(sizeof(*it) + owner_len + member_len);
     it->cb = cb;
     it->arg = arg;
+    it->again = false;
     it->owner_len = owner_len;
     it->member_len = member_len;
     memcpy(it->ids, owner, owner_len);

@@ -26,6 +26,7 @@ struct recovery {
     const struct recovery_events *events; /* ref */
     struct timer *timer;                  /* owned: next check or attempt */
     struct redis_info info;
+    struct redis_info sent; /* what recover.lua was last told of */
     struct sql_job floor_job;
     struct args args;
     bool connected;
@@ -80,6 +81,12 @@ static void aof_log(const struct redis_info *info)
                           "PostgreSQL yet are LOST when Redis dies");
 }
 
+static bool is_same(const struct redis_info *a, const struct redis_info *b)
+{
+    return strcmp(a->run_id, b->run_id) == 0 &&
+           strcmp(a->replid, b->replid) == 0;
+}
+
 /* ---- floor and generation ---- */
 
 static void on_recovered(void *arg, enum redis_outcome outcome,
@@ -98,6 +105,10 @@ static void on_recovered(void *arg, enum redis_outcome outcome,
         timer_start(r->timer, AGAIN_MS, 0);
         return;
     }
+    if (!is_same(&r->sent, &r->info)) { /* it failed over meanwhile */
+        recover(r);
+        return;
+    }
     gen = redis_value_int(redis_value_at(v, 0));
     metric_set(M_GENERATION, (double)gen);
     if (redis_value_int(redis_value_at(v, 1)) == 1)
@@ -113,6 +124,7 @@ static void recover_send(struct recovery *r)
 {
     if (!r->connected || r->recovering)
         return;
+    r->sent = r->info;
     args_clear(&r->args);
     args_put_str(&r->args, r->info.run_id);
     args_put_str(&r->args, r->info.replid);
@@ -153,8 +165,7 @@ static void recover(struct recovery *r)
 
 static void judge(struct recovery *r, const struct redis_info *info)
 {
-    bool other = strcmp(info->run_id, r->info.run_id) != 0 ||
-                 strcmp(info->replid, r->info.replid) != 0;
+    bool other = !is_same(info, &r->info);
     bool policy = strcmp(info->maxmemory_policy, r->info.maxmemory_policy) != 0;
     bool aof = info->aof_enabled != r->info.aof_enabled;
     const char *no = objection(info);

@@ -14,7 +14,7 @@ SERVER_PACKAGES="redis-server postgresql python3 python3-redis
     python3-psycopg2"
 # systemd is for systemd-analyze; it starts nothing.
 TEST_PACKAGES="libcmocka-dev python3-pytest clang clang-format clang-tidy
-    systemd"
+    lua5.1 systemd"
 
 say() {
     printf '%s\n' "$*" >&2
