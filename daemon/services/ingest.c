@@ -2,7 +2,8 @@
 /* Events on their way into Redis.
  *
  * Happy path: submit → READY → in a batch, SENT → answered. A pair that Redis
- * does not know: SENT → LOOKUP → READY with a base → SENT → answered.
+ * does not know: SENT → LOOKUP → READY with a base → SENT → answered. While most
+ * pairs are such, a new one is looked up first, and sent once.
  *
  * Failure modes: the batch was not executed (RETRY: its pairs go back to the
  * front, in order); outcome unknown (every event of it is told so); PostgreSQL
@@ -30,6 +31,9 @@
 #define HOLD_MS      500 /* how long events wait for a Redis that is away */
 #define RETRY_MS     10  /* after LOADING, BUSY and the like */
 #define BASE_MAX     80
+#define RATE_ONE     65536u /* miss_rate: all */
+#define PROBE_EVERY  16     /* so many new pairs ask Redis first all the same */
+#define HEARD_MS     1000 /* how old Redis' last time may be for a lookup first */
 
 /* Codes of event.lua. */
 enum {
@@ -88,7 +92,12 @@ struct ingest {
     size_t n_ready;  /* events of READY pairs */
     int batches;     /* under way */
     bool open;
-    unsigned epoch; /* moves when Redis is lost: it may come back older */
+    unsigned epoch;       /* moves when Redis is lost: it may come back older */
+    unsigned miss_rate;   /* of pairs sent without a base, moving average */
+    unsigned n_new;       /* pairs, for the probes */
+    int64_t heard_us;     /* Redis' time in its last answer */
+    unsigned heard_epoch; /* and when that was */
+    uint64_t heard_ms;
     uint64_t closed_since_ms;
     char why[160];
     struct log_limit limit;
@@ -153,8 +162,8 @@ static void pair_ready(struct ingest *in, struct pair *p, bool front)
 static void pair_fail(struct ingest *in, struct pair *p,
                       enum ingest_result result, const char *text)
 {
-    LIST_FOREACH_SAFE(it, &p->events)
-    event_done(in, p, event_of(it), result, text);
+    LIST_FOREACH_SAFE (it, &p->events)
+        event_done(in, p, event_of(it), result, text);
     pair_free(in, p);
 }
 
@@ -195,6 +204,42 @@ static void pair_look_up(struct ingest *in, struct pair *p)
     on_lookup(p, NULL);
 }
 
+static void miss_rate_move(struct ingest *in, bool miss)
+{
+    in->miss_rate -= in->miss_rate / 64;
+    if (miss)
+        in->miss_rate += RATE_ONE / 64;
+}
+
+static void heard(struct ingest *in, const struct batch *b, int64_t redis_us)
+{
+    in->heard_us = redis_us;
+    in->heard_epoch = b->epoch;
+    in->heard_ms = now_ms();
+}
+
+/* Whether a new pair is better looked up before Redis is asked. The lookup is
+ * then as if Redis had answered MISS when it was last heard. */
+static bool lookup_first(struct ingest *in)
+{
+    return in->engine->options->like_lookup == LOOKUP_STRICT &&
+           in->miss_rate > RATE_ONE / 2 && in->open &&
+           in->heard_epoch == in->epoch && in->heard_us > 0 &&
+           now_ms() - in->heard_ms < HEARD_MS &&
+           ++in->n_new % PROBE_EVERY != 0 && pg_is_up(in->engine->pg);
+}
+
+static void pair_begin(struct ingest *in, struct pair *p)
+{
+    if (!lookup_first(in)) {
+        pair_ready(in, p, false);
+        return;
+    }
+    p->missed_us = in->heard_us;
+    p->missed_epoch = in->epoch;
+    pair_look_up(in, p);
+}
+
 /* ---- answers ---- */
 
 static enum ingest_result result_of(int64_t code)
@@ -225,8 +270,7 @@ static bool pair_answers(struct ingest *in, struct pair *p,
     bool miss = false;
     int n = p->n_sent;
 
-    LIST_FOREACH_SAFE(it, &p->events)
-    {
+    LIST_FOREACH_SAFE (it, &p->events) {
         enum ingest_result result;
         int64_t code;
 
@@ -251,17 +295,20 @@ static void batch_answers(struct ingest *in, struct batch *b,
     size_t i = 1;
     size_t len;
 
+    heard(in, b, redis_value_int(redis_value_at(v, 0)));
     if (redis_value_len(v) > (size_t)b->n_events + 1)
         text =
             redis_value_str(redis_value_at(v, (size_t)b->n_events + 1), &len);
-    LIST_FOREACH_SAFE(it, &b->pairs)
-    {
+    LIST_FOREACH_SAFE (it, &b->pairs) {
         struct pair *p = LIST_ENTRY(it, struct pair, node);
+        bool miss = pair_answers(in, p, v, &i, text);
 
         list_remove(&p->node);
         p->waiting_since = 0;
-        if (pair_answers(in, p, v, &i, text)) {
-            p->missed_us = redis_value_int(redis_value_at(v, 0));
+        if (!p->base[0])
+            miss_rate_move(in, miss);
+        if (miss) {
+            p->missed_us = in->heard_us;
             p->missed_epoch = b->epoch;
             pair_look_up(in, p);
         } else if (list_empty(&p->events)) {
@@ -277,13 +324,11 @@ static void batch_answers(struct ingest *in, struct batch *b,
 static void batch_fail(struct ingest *in, struct batch *b,
                        enum ingest_result result, const char *text)
 {
-    LIST_FOREACH_SAFE(it, &b->pairs)
-    {
+    LIST_FOREACH_SAFE (it, &b->pairs) {
         struct pair *p = LIST_ENTRY(it, struct pair, node);
 
         list_remove(&p->node);
-        LIST_FOREACH_SAFE(ev, &p->events)
-        {
+        LIST_FOREACH_SAFE (ev, &p->events) {
             if (p->n_sent-- == 0)
                 break;
             event_done(in, p, event_of(ev), result, text);
@@ -303,8 +348,7 @@ static void batch_again(struct ingest *in, struct batch *b)
     struct list back;
 
     list_init(&back);
-    LIST_FOREACH_SAFE(it, &b->pairs)
-    {
+    LIST_FOREACH_SAFE (it, &b->pairs) {
         struct pair *p = LIST_ENTRY(it, struct pair, node);
 
         list_remove(&p->node);
@@ -316,8 +360,7 @@ static void batch_again(struct ingest *in, struct batch *b)
         else
             list_push_front(&back, &p->node); /* reversed twice */
     }
-    LIST_FOREACH_SAFE(it, &back)
-    {
+    LIST_FOREACH_SAFE (it, &back) {
         struct pair *p = LIST_ENTRY(it, struct pair, node);
 
         list_remove(&p->node);
@@ -408,8 +451,7 @@ static struct batch *batch_fill(struct ingest *in)
         p->state = PAIR_SENT;
         if (p->missed_epoch != in->epoch)
             base_reset(p);
-        LIST_FOREACH(it, &p->events)
-        {
+        LIST_FOREACH (it, &p->events) {
             if (b->n_events >= BATCH_EVENTS)
                 break;
             put_event(&in->args, p, event_of(it));
@@ -569,7 +611,7 @@ int ingest_submit(struct ingest *in, const char *owner, size_t owner_len,
     p->n_events++;
     in->n_events++;
     if (is_new)
-        pair_ready(in, p, false);
+        pair_begin(in, p);
     else if (p->state == PAIR_READY)
         in->n_ready++;
     schedule(in, 0);

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The keys that apps and scripts may read, after each step of a like's life,
 and for each type of id."""
+import contextlib
 import random
 import re
 import time
@@ -300,6 +301,10 @@ def test_keys_where_a_daemon_died_behind_the_ack(bed, redis, pg):
     daemon.start()
 
 
+def batches(keys):
+    return list(keys.scan_iter("likesync:batch:*", count=500))
+
+
 def test_nothing_else_is_ever_in_the_key_space(bed, redis, pg):
     """A stream of all kinds of events, the key space scanned all the while:
     names, types, fields, and TTLs."""
@@ -323,6 +328,12 @@ def test_nothing_else_is_ever_in_the_key_space(bed, redis, pg):
             seen.update(keys.scan_iter(count=500))
             for _ in requests:
                 assert wire.read()[:1] in b":*"
+        with contextlib.closing(pg.connect()) as rival:
+            rival.autocommit = False        # its lock holds a batch on record
+            rival.cursor().execute("LOCK TABLE post_like")
+            wire.call("LIKE", 31, 1)
+            seen.update(harness.wait_for(lambda: batches(keys),
+                                         what="a batch on record"))
     daemon.drain()
     seen.update(keys.scan_iter(count=500))
     assert [key for key in seen if not ALLOWED.fullmatch(key)] == []
