@@ -64,7 +64,7 @@ enum resp_status resp_parse(struct resp_parser *p,
                             const struct resp_limits *limits, const char *data,
                             size_t len);
 
-/* Case-insensitive compare with an upper-case word. */
+/* Whether it is this word, in either case. What holds a NUL never is. */
 bool resp_arg_is(const struct resp_arg *a, const char *word);
 
 /* ---- replies ---- */

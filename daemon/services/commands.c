@@ -2,7 +2,6 @@
 /* The command table, and the way from a request to its handler. */
 #include "services/commands.h"
 
-#include <strings.h>
 #include <string.h>
 
 const struct command command_table[] = {
@@ -47,13 +46,11 @@ const struct command command_table[] = {
 
 const size_t command_count = ARRAY_LEN(command_table);
 
-const struct command *command_find(const char *name, size_t len)
+const struct command *command_find(const struct resp_arg *name)
 {
     for (size_t i = 0; i < command_count; i++) {
-        const struct command *cmd = &command_table[i];
-
-        if (strncasecmp(cmd->name, name, len) == 0 && !cmd->name[len])
-            return cmd;
+        if (resp_arg_is(name, command_table[i].name))
+            return &command_table[i];
     }
     return NULL;
 }
@@ -103,7 +100,8 @@ void reply_help(struct request *rq, const char *command)
 {
     static const char head[] =
         "<subcommand> [<arg> [value] [opt] ...]. Subcommands are:";
-    const struct command *cmd = command_find(command, strlen(command));
+    const struct resp_arg name = {command, strlen(command)};
+    const struct command *cmd = command_find(&name);
     size_t optional = cmd->args[0] == '[';
     const char *p = cmd->args + optional;
     const char *end = cmd->args + strlen(cmd->args) - optional;
@@ -178,7 +176,7 @@ bool commands_must_wait(void *arg, const struct session *s,
     (void)arg;
     if (s->writes == 0)
         return false;
-    cmd = command_find(name->data, name->len);
+    cmd = command_find(name);
     return cmd && cmd->flags & (CMD_READ | CMD_ADMIN);
 }
 
@@ -187,7 +185,7 @@ void commands_on_request(void *arg, struct request *rq, int argc,
 {
     struct commands *c = arg;
     struct session *s = request_session(rq);
-    const struct command *cmd = command_find(argv[0].data, argv[0].len);
+    const struct command *cmd = command_find(&argv[0]);
 
     if (!s->authed && !(cmd && cmd->flags & CMD_NO_AUTH)) {
         reply_no_auth(rq);

@@ -50,7 +50,7 @@ struct command {
 extern const struct command command_table[];
 extern const size_t command_count;
 
-const struct command *command_find(const char *name, size_t len);
+const struct command *command_find(const struct resp_arg *name);
 
 /* For server_config. */
 void commands_on_open(void *arg, struct session *s);

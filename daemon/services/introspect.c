@@ -2,8 +2,6 @@
 /* COMMAND, CONFIG GET and INFO: what tools and client libraries ask. */
 #include "services/commands.h"
 
-#include <strings.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -82,10 +80,10 @@ static void command_docs(struct request *rq, int argc,
             put_docs(b, proto, &command_table[i]);
     } else {
         for (int i = 2; i < argc; i++)
-            n += command_find(argv[i].data, argv[i].len) != NULL;
+            n += command_find(&argv[i]) != NULL;
         resp_map(b, proto, n);
         for (int i = 2; i < argc; i++) {
-            const struct command *cmd = command_find(argv[i].data, argv[i].len);
+            const struct command *cmd = command_find(&argv[i]);
 
             if (cmd)
                 put_docs(b, proto, cmd);
@@ -103,7 +101,7 @@ static void command_info(struct request *rq, int argc,
     for (size_t i = 0; argc <= 2 && i < command_count; i++)
         put_command(b, &command_table[i]);
     for (int i = 2; i < argc; i++) {
-        const struct command *cmd = command_find(argv[i].data, argv[i].len);
+        const struct command *cmd = command_find(&argv[i]);
 
         if (cmd)
             put_command(b, cmd);
@@ -150,9 +148,7 @@ static bool config_asked(int argc, const struct resp_arg *argv, size_t row)
     const char *name = config_table[row].name;
 
     for (int i = 2; i < argc; i++)
-        if ((argv[i].len == 1 && argv[i].data[0] == '*') ||
-            (strncasecmp(argv[i].data, name, argv[i].len) == 0 &&
-             !name[argv[i].len]))
+        if (resp_arg_is(&argv[i], "*") || resp_arg_is(&argv[i], name))
             return true;
     return false;
 }
@@ -259,9 +255,7 @@ static bool info_asked(int argc, const struct resp_arg *argv, const char *name)
         return true;
     for (int i = 1; i < argc; i++)
         if (resp_arg_is(&argv[i], "ALL") || resp_arg_is(&argv[i], "DEFAULT") ||
-            resp_arg_is(&argv[i], "EVERYTHING") ||
-            (strncasecmp(argv[i].data, name, argv[i].len) == 0 &&
-             !name[argv[i].len]))
+            resp_arg_is(&argv[i], "EVERYTHING") || resp_arg_is(&argv[i], name))
             return true;
     return false;
 }
