@@ -44,8 +44,7 @@ struct pg_task *pg_queue_earliest(struct pg_queue *q)
     struct pg_task *first = NULL;
 
     for (int lane = 0; lane < PG_LANES; lane++) {
-        LIST_FOREACH(node, &q->lanes[lane])
-        {
+        LIST_FOREACH(node, &q->lanes[lane]) {
             struct pg_task *t = LIST_ENTRY(node, struct pg_task, node);
 
             if (!first || t->deadline_us < first->deadline_us)

@@ -67,7 +67,7 @@ size_t redis_calls_owners(const struct redis_calls *q)
     size_t n = 0;
 
     LIST_FOREACH(it, &q->list)
-    n += LIST_ENTRY(it, struct call, node)->pending.cb != NULL;
+        n += LIST_ENTRY(it, struct call, node)->pending.cb != NULL;
     return n;
 }
 

@@ -98,8 +98,7 @@ static void request_emit_done(struct client *c)
 {
     bool last = false;
 
-    LIST_FOREACH_SAFE(node, &c->requests)
-    {
+    LIST_FOREACH_SAFE(node, &c->requests) {
         struct request *rq = LIST_ENTRY(node, struct request, node);
 
         if (!rq->done)

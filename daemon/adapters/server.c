@@ -31,7 +31,7 @@ static void on_tick(uv_timer_t *tick)
     struct server *s = tick->data;
 
     LIST_FOREACH_SAFE(node, &s->clients)
-    client_check_idle(LIST_ENTRY(node, struct client, node));
+        client_check_idle(LIST_ENTRY(node, struct client, node));
 }
 
 /* The soft limit is raised as far as needed and allowed. */
@@ -101,7 +101,7 @@ void server_set_limits(struct server *s, const struct server_limits *limits)
 {
     take_limits(s, limits);
     LIST_FOREACH(node, &s->clients)
-    client_mark_ready(LIST_ENTRY(node, struct client, node));
+        client_mark_ready(LIST_ENTRY(node, struct client, node));
 }
 
 size_t server_pending(const struct server *s)
@@ -119,13 +119,12 @@ void server_each_session(struct server *s,
                          void *arg)
 {
     LIST_FOREACH(node, &s->clients)
-    fn(arg, &LIST_ENTRY(node, struct client, node)->session);
+        fn(arg, &LIST_ENTRY(node, struct client, node)->session);
 }
 
 int server_port(const struct server *s, int index)
 {
-    LIST_FOREACH(node, &s->listeners)
-    {
+    LIST_FOREACH(node, &s->listeners) {
         const struct listener *l = LIST_ENTRY(node, struct listener, node);
 
         if (!l->is_unix && index-- == 0)
@@ -137,7 +136,7 @@ int server_port(const struct server *s, int index)
 void server_stop_listening(struct server *s)
 {
     LIST_FOREACH_SAFE(node, &s->listeners)
-    listener_close(LIST_ENTRY(node, struct listener, node));
+        listener_close(LIST_ENTRY(node, struct listener, node));
 }
 
 void server_release(struct server *s)
@@ -166,7 +165,7 @@ void server_free(struct server *s)
     s->freed = true;
     server_stop_listening(s);
     LIST_FOREACH_SAFE(node, &s->clients)
-    client_close(LIST_ENTRY(node, struct client, node));
+        client_close(LIST_ENTRY(node, struct client, node));
     request_free_spare(s);
     uv_close((uv_handle_t *)&s->turn, on_own_closed);
     uv_close((uv_handle_t *)&s->tick, on_own_closed);

@@ -77,13 +77,12 @@ void drains_add(struct drains *d, uint64_t timeout_ms, enum drain_result late,
 void drains_ticking(struct drains *d)
 {
     LIST_FOREACH(it, &d->waiting)
-    LIST_ENTRY(it, struct waiter, node)->ticking = true;
+        LIST_ENTRY(it, struct waiter, node)->ticking = true;
 }
 
 void drains_ticked(struct drains *d, int64_t now_us)
 {
-    LIST_FOREACH(it, &d->waiting)
-    {
+    LIST_FOREACH(it, &d->waiting) {
         struct waiter *w = LIST_ENTRY(it, struct waiter, node);
 
         if (w->ticking && !w->target_us)
@@ -111,8 +110,7 @@ static bool is_drained(struct waiter *w, const struct drain_progress *p)
 
 void drains_progress(struct drains *d, const struct drain_progress *p)
 {
-    LIST_FOREACH_SAFE(it, &d->waiting)
-    {
+    LIST_FOREACH_SAFE(it, &d->waiting) {
         struct waiter *w = LIST_ENTRY(it, struct waiter, node);
 
         if (is_drained(w, p))
@@ -123,5 +121,5 @@ void drains_progress(struct drains *d, const struct drain_progress *p)
 void drains_abort(struct drains *d)
 {
     LIST_FOREACH_SAFE(it, &d->waiting)
-    waiter_done(LIST_ENTRY(it, struct waiter, node), DRAIN_ABORTED);
+        waiter_done(LIST_ENTRY(it, struct waiter, node), DRAIN_ABORTED);
 }

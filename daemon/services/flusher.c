@@ -73,7 +73,7 @@ static size_t flights_count(const struct flusher *f)
 {
     size_t n = 0;
 
-    LIST_FOREACH (it, &f->flights)
+    LIST_FOREACH(it, &f->flights)
         n++;
     return n;
 }
@@ -89,7 +89,7 @@ static size_t flights_max(const struct flusher *f)
 
 static bool is_claiming(const struct flusher *f)
 {
-    LIST_FOREACH (it, &f->flights)
+    LIST_FOREACH(it, &f->flights)
         if (flight_state(flight_of(it)) == FLIGHT_CLAIM)
             return true;
     return false;
@@ -97,7 +97,7 @@ static bool is_claiming(const struct flusher *f)
 
 static bool has_orphans(const struct flusher *f)
 {
-    LIST_FOREACH (it, &f->flights)
+    LIST_FOREACH(it, &f->flights)
         if (flight_has_orphans(flight_of(it)))
             return true;
     return false;
@@ -105,7 +105,7 @@ static bool has_orphans(const struct flusher *f)
 
 static bool is_own(const struct flusher *f, const char *id)
 {
-    LIST_FOREACH (it, &f->flights)
+    LIST_FOREACH(it, &f->flights)
         if (strcmp(flight_id(flight_of(it)), id) == 0)
             return true;
     return false;
@@ -148,7 +148,7 @@ static void on_resume(void *arg)
 {
     struct flusher *f = arg;
 
-    LIST_FOREACH_SAFE (it, &f->flights)
+    LIST_FOREACH_SAFE(it, &f->flights)
         flight_resume(flight_of(it));
 }
 
@@ -301,7 +301,7 @@ static void tick_send(struct flusher *f)
     args_clear(&f->args);
     args_put_i64(&f->args, f->engine->options->flush_lease_ms);
     args_put_i64(&f->args, (int64_t)room);
-    LIST_FOREACH (it, &f->flights)
+    LIST_FOREACH(it, &f->flights)
         args_put_str(&f->args, flight_id(flight_of(it)));
     drains_ticking(&f->drains);
     f->tick_under_way =
@@ -368,7 +368,7 @@ void flusher_free(struct flusher *f)
     if (!f)
         return;
     drains_abort(&f->drains);
-    LIST_FOREACH_SAFE (it, &f->flights)
+    LIST_FOREACH_SAFE(it, &f->flights)
         flight_free(flight_of(it));
     timer_free(f->tick_timer);
     timer_free(f->resume_timer);
@@ -391,7 +391,7 @@ void flusher_close(struct flusher *f)
 
 void flusher_pg_up(struct flusher *f)
 {
-    LIST_FOREACH (it, &f->flights)
+    LIST_FOREACH(it, &f->flights)
         flight_pg_up(flight_of(it));
     tick_schedule(f, true);
 }
@@ -448,7 +448,7 @@ void flusher_release(struct flusher *f)
     f->released = true;
     timer_stop(f->tick_timer);
     snprintf(key, sizeof(key), "likesync:leases:%s", f->engine->kind->name);
-    LIST_FOREACH (it, &f->flights) {
+    LIST_FOREACH(it, &f->flights) {
         args_clear(&f->args);
         args_put_str(&f->args, "ZADD");
         args_put_str(&f->args, key);

@@ -162,7 +162,7 @@ static void pair_ready(struct ingest *in, struct pair *p, bool front)
 static void pair_fail(struct ingest *in, struct pair *p,
                       enum ingest_result result, const char *text)
 {
-    LIST_FOREACH_SAFE (it, &p->events)
+    LIST_FOREACH_SAFE(it, &p->events)
         event_done(in, p, event_of(it), result, text);
     pair_free(in, p);
 }
@@ -270,7 +270,7 @@ static bool pair_answers(struct ingest *in, struct pair *p,
     bool miss = false;
     int n = p->n_sent;
 
-    LIST_FOREACH_SAFE (it, &p->events) {
+    LIST_FOREACH_SAFE(it, &p->events) {
         enum ingest_result result;
         int64_t code;
 
@@ -299,7 +299,7 @@ static void batch_answers(struct ingest *in, struct batch *b,
     if (redis_value_len(v) > (size_t)b->n_events + 1)
         text =
             redis_value_str(redis_value_at(v, (size_t)b->n_events + 1), &len);
-    LIST_FOREACH_SAFE (it, &b->pairs) {
+    LIST_FOREACH_SAFE(it, &b->pairs) {
         struct pair *p = LIST_ENTRY(it, struct pair, node);
         bool miss = pair_answers(in, p, v, &i, text);
 
@@ -324,11 +324,11 @@ static void batch_answers(struct ingest *in, struct batch *b,
 static void batch_fail(struct ingest *in, struct batch *b,
                        enum ingest_result result, const char *text)
 {
-    LIST_FOREACH_SAFE (it, &b->pairs) {
+    LIST_FOREACH_SAFE(it, &b->pairs) {
         struct pair *p = LIST_ENTRY(it, struct pair, node);
 
         list_remove(&p->node);
-        LIST_FOREACH_SAFE (ev, &p->events) {
+        LIST_FOREACH_SAFE(ev, &p->events) {
             if (p->n_sent-- == 0)
                 break;
             event_done(in, p, event_of(ev), result, text);
@@ -348,7 +348,7 @@ static void batch_again(struct ingest *in, struct batch *b)
     struct list back;
 
     list_init(&back);
-    LIST_FOREACH_SAFE (it, &b->pairs) {
+    LIST_FOREACH_SAFE(it, &b->pairs) {
         struct pair *p = LIST_ENTRY(it, struct pair, node);
 
         list_remove(&p->node);
@@ -360,7 +360,7 @@ static void batch_again(struct ingest *in, struct batch *b)
         else
             list_push_front(&back, &p->node); /* reversed twice */
     }
-    LIST_FOREACH_SAFE (it, &back) {
+    LIST_FOREACH_SAFE(it, &back) {
         struct pair *p = LIST_ENTRY(it, struct pair, node);
 
         list_remove(&p->node);
@@ -451,7 +451,7 @@ static struct batch *batch_fill(struct ingest *in)
         p->state = PAIR_SENT;
         if (p->missed_epoch != in->epoch)
             base_reset(p);
-        LIST_FOREACH (it, &p->events) {
+        LIST_FOREACH(it, &p->events) {
             if (b->n_events >= BATCH_EVENTS)
                 break;
             put_event(&in->args, p, event_of(it));

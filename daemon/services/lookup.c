@@ -206,7 +206,7 @@ void lookup_free(struct lookup *l)
 {
     if (!l)
         return;
-    LIST_FOREACH_SAFE (it, &l->waiting)
+    LIST_FOREACH_SAFE(it, &l->waiting)
         item_done(l, LIST_ENTRY(it, struct item, node), NULL);
     timer_free(l->turn);
     free(l);

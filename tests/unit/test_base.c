@@ -183,7 +183,7 @@ static int list_digits(struct list *head)
     int digits = 0;
 
     LIST_FOREACH(it, head)
-    digits = digits * 10 + LIST_ENTRY(it, struct item, link)->n;
+        digits = digits * 10 + LIST_ENTRY(it, struct item, link)->n;
     return digits;
 }
 
@@ -211,8 +211,7 @@ static void test_list(void **state)
     list_splice_back(&head, &other);
     assert_true(list_empty(&other));
     assert_int_equal(list_digits(&head), 3245);
-    LIST_FOREACH_SAFE(it, &head)
-    {
+    LIST_FOREACH_SAFE(it, &head) {
         if (LIST_ENTRY(it, struct item, link)->n % 2 == 0)
             list_remove(it);
     }
