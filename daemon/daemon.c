@@ -23,6 +23,7 @@
 #include "services/commands.h"
 #include "services/counts.h"
 #include "services/flusher.h"
+#include "services/gate.h"
 #include "services/ingest.h"
 #include "services/lookup.h"
 #include "services/recovery.h"
@@ -196,6 +197,7 @@ static void services_start(struct daemon *d)
     e->scripts = d->scripts;
     snprintf(e->instance, sizeof(e->instance), "%016llx",
              (unsigned long long)random_u64());
+    e->reads = gate_new(&d->options->pg_lookup_timeout_ms);
     d->lookup = lookup_new(e);
     d->ingest = ingest_new(e, d->lookup);
     d->counts = counts_new(e);
@@ -556,6 +558,7 @@ void daemon_free(struct daemon *d)
     timer_free(d->status);
     timer_free(d->watchdog);
     timer_free(d->stop_timer);
+    gate_close(d->like.reads);
     if (d->like.redis)
         redis_free(d->like.redis);
     if (d->like.pg)
@@ -563,6 +566,7 @@ void daemon_free(struct daemon *d)
     lookup_free(d->lookup);
     ingest_free(d->ingest);
     counts_free(d->counts);
+    gate_free(d->like.reads);
     flusher_free(d->flusher);
     recovery_free(d->recovery);
     http_free(d->http);

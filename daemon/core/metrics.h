@@ -29,6 +29,10 @@
       "Events judged without knowing what PostgreSQL holds.")                  \
     X(QUEUE_EVENTS, GAUGE, "likesyncd_queue_events", "",                       \
       "Events waiting to be sent to Redis.")                                   \
+    X(READS_WAITING, GAUGE, "likesyncd_reads_waiting", "",                     \
+      "LIKED and LIKECOUNT requests that wait for others.")                    \
+    X(OVERLOADS, COUNTER, "likesyncd_overloads_total", "",                     \
+      "Requests refused with TRYAGAIN.")                                       \
     X(REQUESTS, COUNTER, "likesyncd_requests_total", "",                       \
       "Requests of all kinds.")                                                \
     X(PROTOCOL_ERRORS, COUNTER, "likesyncd_protocol_errors_total", "",         \

@@ -5,7 +5,8 @@
  * Happy path: counters and epoch → like_count → counters and epoch again: the
  * epoch is the same and nothing is on record, so like_count did not move in
  * between, and the second counters are added. Otherwise again, PAUSE_MS later.
- * Failure modes: Redis or PostgreSQL away: the whole is refused. */
+ * Failure modes: Redis or PostgreSQL away, too much under way: the whole is
+ * refused. */
 #include "services/counts.h"
 
 #include <stdlib.h>
@@ -16,8 +17,12 @@
 #include "base/mem.h"
 #include "core/pgarray.h"
 #include "services/engine.h"
+#include "services/gate.h"
 
-#define PAUSE_MS 3
+#define PAUSE_MS   3
+/* A call takes a place in the queue of the pool, which is short. */
+#define COST       2048
+#define OWNER_COST 64
 
 struct counts {
     const struct engine *engine; /* ref */
@@ -27,6 +32,7 @@ struct counts {
 struct call {
     struct list node;
     const struct engine *engine; /* ref */
+    struct gate_pass pass;
     size_t n;
     int64_t *totals;    /* owned: like_count, then with the counter */
     struct args owners; /* for the script */
@@ -42,15 +48,28 @@ struct call {
 
 static void first_reading(struct call *c);
 
-static void done(struct call *c, const char *why)
+static void call_free(struct call *c)
 {
     list_remove(&c->node);
-    c->cb(c->arg, why ? NULL : c->totals, why);
     timer_free(c->timer);
     args_free(&c->owners);
     buf_free(&c->ids);
     free(c->totals);
     free(c);
+}
+
+/* `why`: an error reply, or NULL. */
+static void done(struct call *c, const char *why)
+{
+    c->cb(c->arg, why ? NULL : c->totals, why);
+    gate_leave(c->engine->reads, &c->pass);
+    call_free(c);
+}
+
+static void done_redis(struct call *c, int rc)
+{
+    done(c, rc == REDIS_BUSY ? "TRYAGAIN Redis has too much to do"
+                             : "UNAVAILABLE Redis is away");
 }
 
 /* The epoch of a reply; -1 when a pair is on record. */
@@ -75,7 +94,7 @@ static void on_second(void *arg, enum redis_outcome outcome,
     int64_t epoch;
 
     if (!is_reply(c, outcome, v)) {
-        done(c, "Redis did not answer");
+        done(c, "UNAVAILABLE Redis did not answer");
         return;
     }
     epoch = epoch_of(c, v);
@@ -105,14 +124,16 @@ static void on_totals(void *arg, enum pg_outcome outcome,
                       const struct pg_result *r)
 {
     struct call *c = arg;
+    int rc;
 
     if (outcome != PG_DONE) {
-        done(c, "PostgreSQL did not answer");
+        done(c, "UNAVAILABLE PostgreSQL did not answer");
         return;
     }
     read_totals(c, r);
-    if (args_send(&c->owners, c->engine, SCRIPT_COUNTS, on_second, c) != 0)
-        done(c, "Redis is away");
+    rc = args_send(&c->owners, c->engine, SCRIPT_COUNTS, on_second, c);
+    if (rc != 0)
+        done_redis(c, rc);
 }
 
 static void ask_postgres(struct call *c)
@@ -124,9 +145,11 @@ static void ask_postgres(struct call *c)
         .cb = on_totals,
         .arg = c,
     };
+    int rc = pg_submit(c->engine->pg, PG_LANE_LOOKUP, &job);
 
-    if (pg_submit(c->engine->pg, PG_LANE_LOOKUP, &job) != 0)
-        done(c, "PostgreSQL is away");
+    if (rc != 0)
+        done(c, rc == PG_BUSY ? "TRYAGAIN PostgreSQL has too much to do"
+                              : "UNAVAILABLE PostgreSQL is away");
 }
 
 static void on_first(void *arg, enum redis_outcome outcome,
@@ -135,7 +158,7 @@ static void on_first(void *arg, enum redis_outcome outcome,
     struct call *c = arg;
 
     if (!is_reply(c, outcome, v)) {
-        done(c, "Redis did not answer");
+        done(c, "UNAVAILABLE Redis did not answer");
         return;
     }
     c->epoch = epoch_of(c, v);
@@ -147,8 +170,10 @@ static void on_first(void *arg, enum redis_outcome outcome,
 
 static void first_reading(struct call *c)
 {
-    if (args_send(&c->owners, c->engine, SCRIPT_COUNTS, on_first, c) != 0)
-        done(c, "Redis is away");
+    int rc = args_send(&c->owners, c->engine, SCRIPT_COUNTS, on_first, c);
+
+    if (rc != 0)
+        done_redis(c, rc);
 }
 
 static void on_timer(void *arg)
@@ -165,12 +190,24 @@ struct counts *counts_new(const struct engine *e)
     return counts;
 }
 
+static void on_turn(void *arg, const char *why)
+{
+    struct call *c = arg;
+
+    if (!why) {
+        first_reading(c);
+        return;
+    }
+    c->cb(c->arg, NULL, why);
+    call_free(c);
+}
+
 void counts_free(struct counts *counts)
 {
     if (!counts)
         return;
     LIST_FOREACH_SAFE(it, &counts->calls)
-    done(LIST_ENTRY(it, struct call, node), "the daemon stops");
+        done(LIST_ENTRY(it, struct call, node), "UNAVAILABLE the daemon stops");
     free(counts);
 }
 
@@ -195,5 +232,6 @@ void counts_get(struct counts *counts, const struct counts_owner *owners,
     c->param = (struct pg_param){id_type_array_oid(e->owner_type), c->ids.data,
                                  (int)c->ids.len};
     c->stmt = (struct pg_stmt){e->kind->sql_totals, &c->param, 1};
-    first_reading(c);
+    gate_enter(e->reads, &c->pass, COST + n * OWNER_COST + c->owners.text.len,
+               on_turn, c);
 }

@@ -14,7 +14,8 @@ struct counts_owner {
     size_t len;
 };
 
-/* Totals in the order asked; NULL with the reason when a backend is away. */
+/* Totals in the order asked; NULL with an error reply when a backend is away,
+ * or has too much to do. */
 typedef void (*counts_on_done)(void *arg, const int64_t *totals,
                                const char *why);
 

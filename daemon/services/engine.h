@@ -25,6 +25,8 @@ enum script_id {
     SCRIPT_COUNT
 };
 
+struct gate;
+
 struct engine {
     const struct edge_kind *kind;
     enum id_type owner_type;
@@ -33,6 +35,7 @@ struct engine {
     const struct options *options;
     struct redis *redis;
     struct pg *pg;
+    struct gate *reads;
     struct redis_script *scripts; /* ref: SCRIPT_COUNT of them */
     char instance[32]; /* this process, in batch ids and the ledger */
 };

@@ -8,6 +8,7 @@
 
 #include "base/mem.h"
 #include "base/num.h"
+#include "core/metrics.h"
 #include "services/counts.h"
 #include "services/ingest.h"
 #include "services/states.h"
@@ -32,9 +33,12 @@ static bool read_id(struct request *rq, enum id_type type, const char *what,
     return false;
 }
 
-static void reply_unavailable(struct request *rq, const char *why)
+/* `why` with its code. */
+static void reply_failed(struct request *rq, const char *why)
 {
-    resp_error(request_reply(rq), "UNAVAILABLE %s", why);
+    if (strncmp(why, "TRYAGAIN", 8) == 0)
+        metric_add(M_OVERLOADS, 1);
+    resp_error(request_reply(rq), "%s", why);
     request_done(rq);
 }
 
@@ -159,6 +163,7 @@ static void submit(struct commands *c, struct request *rq,
                    int status, const struct event_options *o)
 {
     struct event_call *call = mem_alloc(sizeof(*call) + post->len);
+    char why[200];
     int rc;
 
     call->commands = c;
@@ -173,16 +178,13 @@ static void submit(struct commands *c, struct request *rq,
         return;
     }
     free(call);
-    if (rc == INGEST_OVERLOAD) {
-        resp_error(request_reply(rq),
-                   "TRYAGAIN not recorded: too many events are waiting");
-        request_done(rq);
-    } else {
-        char why[200];
-
-        snprintf(why, sizeof(why), "not recorded: %s", ingest_why(c->ingest));
-        reply_unavailable(rq, why);
-    }
+    if (rc == INGEST_OVERLOAD)
+        snprintf(why, sizeof(why),
+                 "TRYAGAIN not recorded: too many events are waiting");
+    else
+        snprintf(why, sizeof(why), "UNAVAILABLE not recorded: %s",
+                 ingest_why(c->ingest));
+    reply_failed(rq, why);
 }
 
 static void event_command(struct commands *c, struct request *rq, int argc,
@@ -219,7 +221,7 @@ static void on_states(void *arg, const uint8_t *states, size_t n,
     struct buf *b = request_reply(rq);
 
     if (!states) {
-        reply_unavailable(rq, why);
+        reply_failed(rq, why);
         return;
     }
     resp_array(b, n);
@@ -266,7 +268,7 @@ static void on_counts(void *arg, const int64_t *totals, const char *why)
             resp_int(b, totals[i]);
         request_done(call->rq);
     } else {
-        reply_unavailable(call->rq, why);
+        reply_failed(call->rq, why);
     }
     free(call);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Happy path: state.lua for all pairs (in pieces of PAIRS_PER_CALL, sent
  * together) → a lookup for those that Redis does not know → callback. Failure
- * modes: Redis away or PostgreSQL away while needed: the whole is refused. */
+ * modes: Redis away or PostgreSQL away while needed, too much under way: the
+ * whole is refused. */
 #include "services/states.h"
 
 #include <stdlib.h>
@@ -10,9 +11,13 @@
 #include "base/mem.h"
 #include "base/num.h"
 #include "services/engine.h"
+#include "services/gate.h"
 #include "services/lookup.h"
 
 #define PAIRS_PER_CALL 250
+/* What goes to Redis and back, about. */
+#define COST           256
+#define PAIR_COST      64
 
 struct pair {
     struct states *states; /* ref */
@@ -36,9 +41,10 @@ struct states {
     struct buf ids;
     struct pair *pairs; /* owned */
     size_t n;
+    struct gate_pass pass;
     size_t waiting;  /* calls and lookups under way, and one while sending */
     uint8_t *result; /* owned */
-    const char *why; /* static; NULL: all is well */
+    const char *why; /* static: an error reply; NULL: all is well */
     states_on_done cb;
     void *arg;
 };
@@ -48,6 +54,7 @@ static void done_one(struct states *s)
     if (--s->waiting > 0)
         return;
     s->cb(s->arg, s->why ? NULL : s->result, s->n, s->why);
+    gate_leave(s->engine->reads, &s->pass);
     states_free(s);
 }
 
@@ -58,7 +65,7 @@ static void on_lookup(void *arg, const struct lookup_state *state)
     size_t i = (size_t)(p - s->pairs);
 
     if (!state)
-        s->why = "PostgreSQL did not answer";
+        s->why = "UNAVAILABLE PostgreSQL did not answer";
     else if (p->status >= 0 && p->mtime_us >= state->mtime_us)
         s->result[i] = (uint8_t)p->status;
     else
@@ -69,14 +76,19 @@ static void on_lookup(void *arg, const struct lookup_state *state)
 static void ask_postgres(struct states *s, struct pair *p)
 {
     const char *owner = s->ids.data + p->owner_at;
+    int rc;
 
     if (s->why)
         return;
-    if (lookup_submit(s->lookup, owner, p->owner_len, owner + p->owner_len,
-                      p->member_len, on_lookup, p) == 0)
+    rc = lookup_submit(s->lookup, owner, p->owner_len, owner + p->owner_len,
+                       p->member_len, on_lookup, p);
+    if (rc == 0)
         s->waiting++;
+    else if (rc == LOOKUP_FULL)
+        s->why = "TRYAGAIN too many lookups are waiting";
     else
-        s->why = "PostgreSQL is away and Redis does not know all of these";
+        s->why = "UNAVAILABLE PostgreSQL is away and Redis does not know all "
+                 "of these";
 }
 
 static void read_state(struct states *s, size_t i, const struct redis_value *v)
@@ -108,7 +120,7 @@ static void on_piece(void *arg, enum redis_outcome outcome,
         for (size_t i = piece->from; i < piece->to; i++)
             read_state(s, i, redis_value_at(v, i - piece->from));
     } else {
-        s->why = "Redis did not answer";
+        s->why = "UNAVAILABLE Redis did not answer";
     }
     free(piece);
     done_one(s);
@@ -118,6 +130,7 @@ static void send_piece(struct states *s, size_t from, struct args *args)
 {
     struct piece *piece = mem_alloc(sizeof(*piece));
     size_t to = from + PAIRS_PER_CALL < s->n ? from + PAIRS_PER_CALL : s->n;
+    int rc;
 
     *piece = (struct piece){s, from, to};
     args_clear(args);
@@ -128,12 +141,14 @@ static void send_piece(struct states *s, size_t from, struct args *args)
         args_put(args, owner, p->owner_len);
         args_put(args, owner + p->owner_len, p->member_len);
     }
-    if (args_send(args, s->engine, SCRIPT_STATE, on_piece, piece) == 0) {
+    rc = args_send(args, s->engine, SCRIPT_STATE, on_piece, piece);
+    if (rc == 0) {
         s->waiting++;
-    } else {
-        s->why = "Redis is away";
-        free(piece);
+        return;
     }
+    s->why = rc == REDIS_BUSY ? "TRYAGAIN Redis has too much to do"
+                              : "UNAVAILABLE Redis is away";
+    free(piece);
 }
 
 struct states *states_new(const struct engine *e, struct lookup *lookup,
@@ -162,17 +177,29 @@ void states_add(struct states *s, const char *owner, size_t owner_len,
     buf_append(&s->ids, member, member_len);
 }
 
-void states_get(struct states *s, states_on_done cb, void *arg)
+static void on_turn(void *arg, const char *why)
 {
+    struct states *s = arg;
     struct args args = {0};
 
-    s->cb = cb;
-    s->arg = arg;
+    if (why) {
+        s->cb(s->arg, NULL, s->n, why);
+        states_free(s);
+        return;
+    }
     s->waiting = 1;
     for (size_t from = 0; from < s->n && !s->why; from += PAIRS_PER_CALL)
         send_piece(s, from, &args);
     args_free(&args);
     done_one(s);
+}
+
+void states_get(struct states *s, states_on_done cb, void *arg)
+{
+    s->cb = cb;
+    s->arg = arg;
+    gate_enter(s->engine->reads, &s->pass, COST + s->n * PAIR_COST + s->ids.len,
+               on_turn, s);
 }
 
 void states_free(struct states *s)

@@ -11,8 +11,8 @@ struct engine;
 struct lookup;
 struct states;
 
-/* 0 or 1 per pair, in the order of states_add; NULL with the reason when a
- * backend that is needed is away. */
+/* 0 or 1 per pair, in the order of states_add; NULL with an error reply when
+ * a backend that is needed is away, or has too much to do. */
 typedef void (*states_on_done)(void *arg, const uint8_t *states, size_t n,
                                const char *why);
 

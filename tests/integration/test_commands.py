@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Every line of the table of commands: replies in both protocols over both
 kinds of listener, and every kind of bad input."""
+import contextlib
 import random
 import re
 import time
@@ -385,6 +386,44 @@ def test_too_many_events_are_refused_clearly(bed, redis, pg):
     assert {user for user, in pg.query("SELECT user_id FROM user_like_post"
                                        " WHERE status = 1")} == \
         {user for user in range(500) if replies[user] == b":1\r\n"}
+
+
+@pytest.fixture(scope="module")
+def patient(session_bed, cluster):
+    """A daemon whose reads may wait for long."""
+    database = cluster.create_database()
+    with harness.Bed(template=session_bed.template) as bed:
+        yield bed.daemon(bed.redis(), database,
+                         postgres_lookup_timeout_ms=30000)
+    database.drop()
+
+
+@pytest.mark.parametrize("request_, clients, n", [
+    (encode("LIKECOUNT", 42), 3, 1024), (encode("LIKED", 7, 42), 12, 1024),
+    (encode("LIKED", 7, *range(1000)), 4, 50)],
+    ids=["counts", "states", "pages"])
+def test_reads_wait_for_each_other(patient, request_, clients, n):
+    """More of them than the backends' queues hold: all are answered."""
+    with contextlib.ExitStack() as opened:
+        wires = [opened.enter_context(Wire(patient.socket))
+                 for _ in range(clients)]
+        for wire in wires:
+            wire.send(request_ * n)
+        heads = {wire.read()[:40] for wire in wires for _ in range(n)}
+        assert {head[:1] for head in heads} == {b"*"}, heads
+    assert patient.metrics()["likesyncd_reads_waiting"] == 0
+
+
+def test_too_many_reads_are_refused_clearly(stack):
+    before = stack.daemon.metrics()["likesyncd_overloads_total"]
+    with stack.wire() as wire:
+        wire.send(encode("LIKED", 7, *range(1000)) * 1000)
+        heads = [wire.read()[:60] for _ in range(1000)]
+    refused = heads.count(b"-TRYAGAIN too many reads are waiting\r\n")
+    assert refused > 0
+    assert refused + sum(head[:1] == b"*" for head in heads) == 1000
+    assert stack.daemon.metrics()["likesyncd_overloads_total"] == \
+        before + refused
 
 
 # ---- FLUSHER ----

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT */
+/* Lets so much through at a time: reads that would overfill the queues of the
+ * backends wait here, in order, and what cannot even wait is refused. */
+#ifndef SERVICES_GATE_H
+#define SERVICES_GATE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/list.h"
+
+struct gate;
+
+/* `why` NULL: it is your turn, and gate_leave must follow. Else an error reply
+ * that says why not. */
+typedef void (*gate_on_turn)(void *arg, const char *why);
+
+/* Zero-initialised; lives in whatever goes through. */
+struct gate_pass {
+    struct list node;
+    size_t cost;
+    uint64_t since_ms;
+    gate_on_turn on_turn;
+    void *arg;
+};
+
+/* Bytes under way and waiting; one that costs more may go alone. */
+#define GATE_OPEN_BYTES    ((size_t)1 << 20)
+#define GATE_WAITING_BYTES ((size_t)16 << 20)
+
+/* What waits longer than max_wait_ms (ref: it may change) is refused. */
+struct gate *gate_new(const int64_t *max_wait_ms);
+/* Refuses all that waits and all that comes. */
+void gate_close(struct gate *g);
+/* Nothing may be inside any more. */
+void gate_free(struct gate *g);
+
+/* Exactly one on_turn, perhaps before this returns. */
+void gate_enter(struct gate *g, struct gate_pass *p, size_t cost,
+                gate_on_turn on_turn, void *arg);
+void gate_leave(struct gate *g, struct gate_pass *p);
+
+#endif
