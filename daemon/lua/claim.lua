@@ -3,7 +3,9 @@
 -- up to `max`, counting also those without a hash and owners without pairs. All that is dirty when a pass starts belongs to that pass; a
 -- new one starts when the last is used up, so that the watermark advances
 -- under constant load.
---   ARGV: batch, orphan batch, lease_ms, max, 1 when a pass may be started
+--   ARGV: batch, orphan batch ("" when the batch goes on: no second looks; the
+--     ledger adds a delta once per orphan batch and owner), lease_ms, max, 1 when
+--     a pass may be started
 -- Reply: now, floor for the ledger, owners left in this pass, number of rows,
 -- rows of 6 (common.lua, row_put), number of orphans, pairs of owner and delta,
 -- owners that are no ids, or whose keys hold something else: they leave the
@@ -12,6 +14,7 @@ call('DEL', 'likesync:none')   -- a first write that is allowed at maxmemory
 local batch, orphan_batch, lease, max = ARGV[1], ARGV[2], ARGV[3], ARGV[4] + 0
 local GRACE = SECOND / 4       -- others' commands for one event may come apart
 local OWNERS = 64
+local is_first = orphan_batch ~= ''
 
 local now = now_us()
 local state = call('HMGET', STATE, 'gen', 'floor', 'pass_at', 'pass_prev')
@@ -56,9 +59,11 @@ local function look_again(item)
   end
 end
 
-for _, item in ipairs(call('ZRANGEBYSCORE', AGAIN, '-inf',
-                           format('%.0f', now - GRACE), 'LIMIT', 0, 100)) do
-  look_again(item)
+if is_first then
+  for _, item in ipairs(call('ZRANGEBYSCORE', AGAIN, '-inf',
+                             format('%.0f', now - GRACE), 'LIMIT', 0, 100)) do
+    look_again(item)
+  end
 end
 
 if ARGV[5] == '1' and call('EXISTS', PASS, PARTS) == 0 then

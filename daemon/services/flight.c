@@ -206,13 +206,14 @@ void flight_claim(struct flight *fl, bool may_start_pass)
 {
     const struct options *o = fl->engine->options;
     int64_t room = o->flush_batch_rows - (int64_t)fl->batch.n_rows;
+    bool is_first = fl->batch.n_rows == 0;
     char orphan_id[BATCH_ID_MAX + 2];
 
     fl->may_start_pass = may_start_pass;
     snprintf(orphan_id, sizeof(orphan_id), "%so", fl->batch.id);
     args_clear(&fl->args);
     args_put_str(&fl->args, fl->batch.id);
-    args_put_str(&fl->args, orphan_id);
+    args_put_str(&fl->args, is_first ? orphan_id : "");
     args_put_i64(&fl->args, o->flush_lease_ms);
     args_put_i64(&fl->args,
                  room < o->flush_claim_rows ? room : o->flush_claim_rows);

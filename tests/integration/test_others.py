@@ -386,6 +386,31 @@ def test_a_delta_is_added_once(daemon, client, app, redis, pg):
     check_clean(pg, redis)
 
 
+def test_deltas_while_one_batch_is_claimed(bed, redis, pg, app):
+    """A post gets second looks again and again while a long batch is being
+    claimed: each of its deltas is added."""
+    daemon = bed.daemon(redis, pg, flush_batch_rows=20000, flush_claim_rows=1)
+    with daemon.admin() as admin:
+        admin.execute_command("FLUSHER", "PAUSE")
+    with daemon.client() as client:
+        likes = client.pipeline(transaction=False)
+        for post in range(1000, 15000):
+            likes.execute_command("LIKE", 7, post)
+        likes.execute()
+    added = 1
+    app.add(42, 1, registered=False)
+    redis.client().zadd("likesync:again:like", {42: 1})  # due at once
+    resume(daemon)
+    end = time.monotonic() + 2
+    while time.monotonic() < end:
+        app.add(42, 1, registered=False)
+        added += 1
+        time.sleep(0.002)
+    daemon.drain()
+    assert counts(pg)[42] == (added, added)
+    check_clean(pg, redis)
+
+
 @pytest.mark.skipif(not harness.build_has("LIKESYNCD_FAULTS"),
                     reason="no fault points")
 @pytest.mark.parametrize("point", ["claimed", "orphans_committed",
