@@ -228,11 +228,11 @@ static const struct {
     {"ping", verb_ping, "is the daemon alive"},
 };
 
-static void usage(FILE *to)
+static void usage(void)
 {
-    fputs("usage: likesyncctl [-s ADDRESS] [-t MS] VERB\n\n", to);
+    fputs("usage: likesyncctl [-s ADDRESS] [-t MS] VERB\n\n", stdout);
     for (size_t i = 0; i < ARRAY_LEN(verbs); i++)
-        fprintf(to, "  %-8s %s\n", verbs[i].name, verbs[i].help);
+        printf("  %-8s %s\n", verbs[i].name, verbs[i].help);
     fputs("\n"
           "  -s, --socket ADDRESS  admin listener: a path, unix:PATH or\n"
           "                        tcp:HOST:PORT (" DEFAULT_SOCKET ")\n"
@@ -240,7 +240,14 @@ static void usage(FILE *to)
           "      --version         print the version\n"
           "      --help            print this\n\n"
           "Exit status: 0 done, 1 failed, 2 wrong usage.\n",
-          to);
+          stdout);
+}
+
+/* What is wrong has been said; all of the help would hide it. */
+static int wrong_usage(void)
+{
+    fputs("likesyncctl --help says more\n", stderr);
+    return EXIT_USAGE;
 }
 
 static const struct option long_options[] = {
@@ -274,18 +281,16 @@ static int parse(struct ctl *ctl, int argc, char **argv)
             printf("likesyncctl %s\n", LIKESYNCD_VERSION);
             return EXIT_DONE;
         case 'h':
-            usage(stdout);
+            usage();
             return EXIT_DONE;
         default:
-            usage(stderr);
-            return EXIT_USAGE;
+            return wrong_usage();
         }
     }
     if (argc - optind == 1)
         return -1;
     fprintf(stderr, "likesyncctl: expected one verb\n");
-    usage(stderr);
-    return EXIT_USAGE;
+    return wrong_usage();
 }
 
 static int run(struct ctl *ctl, const char *name)
@@ -302,8 +307,7 @@ static int run(struct ctl *ctl, const char *name)
         return rc;
     }
     fprintf(stderr, "likesyncctl: unknown verb '%s'\n", name);
-    usage(stderr);
-    return EXIT_USAGE;
+    return wrong_usage();
 }
 
 int main(int argc, char **argv)

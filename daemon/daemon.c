@@ -317,15 +317,17 @@ static int http_start(struct daemon *d)
 {
     struct address a;
     struct buf why = {0};
-    const char *text = "";
+    const char *text;
 
     if (!d->options->metrics_listen[0])
         return 0;
     if (address_parse(d->options->metrics_listen, &a, &text) == 0)
         d->http = http_new(&d->loop, &a, routes, ARRAY_LEN(routes), d, &why);
+    else
+        buf_puts(&why, text);
     if (!d->http)
-        log_error("http", "metrics.listen %s: %s%s", d->options->metrics_listen,
-                  text, buf_cstr(&why));
+        log_error("http", "metrics.listen %s: %s", d->options->metrics_listen,
+                  buf_cstr(&why));
     buf_free(&why);
     return d->http ? 0 : -1;
 }
@@ -501,7 +503,7 @@ static void timers_start(struct daemon *d)
 
 /* ---- life ---- */
 
-static int read_secret(const char *path, char **secret_r)
+static int read_secret(const char *option, const char *path, char **secret_r)
 {
     struct buf why = {0};
     int rc = 0;
@@ -512,7 +514,7 @@ static int read_secret(const char *path, char **secret_r)
     }
     rc = options_read_secret(path, secret_r, &why);
     if (rc != 0)
-        log_error("config", "%s", buf_cstr(&why));
+        log_error("config", "%s: %s", option, buf_cstr(&why));
     buf_free(&why);
     return rc;
 }
@@ -527,8 +529,10 @@ struct daemon *daemon_new(struct options *options, const char *path)
     services_start(d);
     signals_start(d);
     timers_start(d);
-    if (read_secret(options->password_file, &d->password) != 0 ||
-        read_secret(options->redis_password_file, &d->redis_password) != 0 ||
+    if (read_secret("server.password_file", options->password_file,
+                    &d->password) != 0 ||
+        read_secret("redis.password_file", options->redis_password_file,
+                    &d->redis_password) != 0 ||
         server_start(d) != 0 || http_start(d) != 0) {
         daemon_free(d);
         return NULL;

@@ -5,12 +5,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "adapters/pg.h"
 #include "daemon.h"
 
 #define EXIT_USAGE 2
 
-static const char usage[] =
-    "usage: likesyncd -c FILE [--check-config | --print-config]\n"
+#define USAGE "usage: likesyncd -c FILE [--check-config | --print-config]\n"
+
+static const char help[] = USAGE
     "\n"
     "Takes likes over RESP into Redis and writes them to PostgreSQL. Runs in\n"
     "the foreground and logs to stderr.\n"
@@ -76,6 +78,11 @@ static int load(struct options *o, const char *path)
     struct buf errors = {0};
     int rc = options_load(o, path, &errors);
 
+    if (rc == 0) {
+        buf_printf(&errors, "%s: postgres.conninfo: ", path);
+        rc = pg_check_conninfo(o->pg_conninfo, &errors);
+        buf_putc(&errors, '\n');
+    }
     if (rc != 0)
         fputs(buf_cstr(&errors), stderr);
     buf_free(&errors);
@@ -135,10 +142,10 @@ int main(int argc, char **argv)
         printf("likesyncd %s\n", LIKESYNCD_VERSION);
         return EXIT_SUCCESS;
     case MODE_HELP:
-        fputs(usage, stdout);
+        fputs(help, stdout);
         return EXIT_SUCCESS;
     case MODE_BAD:
-        fputs(usage, stderr);
+        fputs(USAGE "likesyncd --help says more\n", stderr);
         return EXIT_USAGE;
     default:
         return with_config(mode, path);

@@ -109,7 +109,7 @@ static int lock_path(struct listener *l, struct buf *why)
     snprintf(lock, sizeof(lock), "%s.lock", l->path);
     l->lock_fd = open(lock, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (l->lock_fd < 0) {
-        buf_printf(why, "%s: %s", lock, strerror(errno));
+        buf_printf(why, "cannot make %s: %s", lock, strerror(errno));
         return -1;
     }
     if (flock(l->lock_fd, LOCK_EX | LOCK_NB) < 0) {

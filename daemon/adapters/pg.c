@@ -328,15 +328,21 @@ void pg_conn_open(struct pg_conn *c, unsigned lookup_ms)
         on_hosts(c, NULL);
 }
 
+/* libpq quotes the place of a fault, and that may be in a password. The name
+ * of an option that does not exist is worth it. */
 int pg_check_conninfo(const char *conninfo, struct buf *why)
 {
+    static const char UNKNOWN[] = "invalid connection option ";
     char line[MESSAGE_MAX];
     char *fault = NULL;
     PQconninfoOption *options = PQconninfoParse(conninfo, &fault);
 
-    if (!options) {
-        pg_text_line(line, sizeof(line), fault ? fault : "out of memory");
+    if (!options && fault && strncmp(fault, UNKNOWN, strlen(UNKNOWN)) == 0) {
+        pg_text_line(line, sizeof(line), fault);
         buf_puts(why, line);
+    } else if (!options) {
+        buf_puts(why, "expected name=value pairs, with '' around a value that "
+                      "has spaces, or postgresql://...");
     }
     PQfreemem(fault);
     PQconninfoFree(options);

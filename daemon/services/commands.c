@@ -149,7 +149,8 @@ static void reply_no_auth(struct request *rq)
 static void reply_no_perm(struct request *rq, const struct command *cmd)
 {
     resp_error(request_reply(rq),
-               "NOPERM '%s' is for the admin listener only (admin_listen)",
+               "NOPERM '%s' is for the admin listener only "
+               "(server.admin_listen)",
                cmd->name);
     request_done(rq);
 }

@@ -124,6 +124,7 @@ static void event_done(struct ingest *in, struct pair *p, struct event *ev,
     list_remove(&ev->node);
     p->n_events--;
     in->n_events--;
+    metric_set(M_QUEUE_EVENTS, (double)in->n_events);
     ev->cb(ev->arg, result, text);
     free(ev);
 }

@@ -73,7 +73,19 @@ struct expected {
     const char *table;
     const char *column;
     uint32_t oid;
+    const char *type;
+    const char *source; /* who says so */
 };
+
+/* oid, type and source of an expected column */
+#define OF_SCHEMA(oid, type) (oid), (type), "sql/schema.sql"
+#define SMALLINT             OF_SCHEMA(PG_OID_INT2, "smallint")
+#define BIGINT               OF_SCHEMA(PG_OID_INT8, "bigint")
+#define TEXT                 OF_SCHEMA(PG_OID_TEXT, "text")
+#define TIMESTAMPTZ          OF_SCHEMA(PG_OID_TIMESTAMPTZ, "timestamptz")
+#define OF_IDS(type, source) id_type_oid(type), id_type_name(type), (source)
+#define POST_ID(e)           OF_IDS((e)->owner_type, "ids.post")
+#define USER_ID(e)           OF_IDS((e)->member_type, "ids.user")
 
 static int check_column(const struct pg_result *r, const struct expected *x,
                         char *why, size_t size)
@@ -90,9 +102,8 @@ static int check_column(const struct pg_result *r, const struct expected *x,
         }
         if (number(r, row, COL_TYPE) == x->oid)
             return 0;
-        snprintf(why, size,
-                 "%s.%s has another type than [ids] says: make them the same",
-                 x->table, x->column);
+        snprintf(why, size, "%s.%s is not %s, as %s says: change one of them",
+                 x->table, x->column, x->type, x->source);
         return -1;
     }
     snprintf(why, size, "%s.%s is not there: %s", x->table, x->column, apply);
@@ -103,18 +114,18 @@ int schema_judge(const struct engine *e, const struct pg_result *r, char *why,
                  size_t size)
 {
     const struct expected expected[] = {
-        {"user_like_post", "post_id", id_type_oid(e->owner_type)},
-        {"user_like_post", "user_id", id_type_oid(e->member_type)},
-        {"user_like_post", "status", PG_OID_INT2},
-        {"user_like_post", "prev_status", PG_OID_INT2},
-        {"user_like_post", "ctime", PG_OID_TIMESTAMPTZ},
-        {"user_like_post", "mtime", PG_OID_TIMESTAMPTZ},
-        {"post_like", "post_id", id_type_oid(e->owner_type)},
-        {"post_like", "like_count", PG_OID_INT8},
-        {"post_like", "unattributed", PG_OID_INT8},
-        {"sync_batch", "batch_id", PG_OID_TEXT},
-        {"sync_dead_letter", "reason", PG_OID_TEXT},
-        {"sync_state", "synced_through", PG_OID_TIMESTAMPTZ},
+        {"user_like_post", "post_id", POST_ID(e)},
+        {"user_like_post", "user_id", USER_ID(e)},
+        {"user_like_post", "status", SMALLINT},
+        {"user_like_post", "prev_status", SMALLINT},
+        {"user_like_post", "ctime", TIMESTAMPTZ},
+        {"user_like_post", "mtime", TIMESTAMPTZ},
+        {"post_like", "post_id", POST_ID(e)},
+        {"post_like", "like_count", BIGINT},
+        {"post_like", "unattributed", BIGINT},
+        {"sync_batch", "batch_id", TEXT},
+        {"sync_dead_letter", "reason", TEXT},
+        {"sync_state", "synced_through", TIMESTAMPTZ},
     };
 
     if (pg_result_rows(r, 0) < 1) {

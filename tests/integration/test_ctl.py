@@ -236,6 +236,7 @@ def test_wrong_usage_is_explained(arguments, words):
     code, out, err = run_ctl(*arguments)
     assert (code, out) == (2, "")
     assert words in err
+    assert len(err.splitlines()) <= 2, "what is wrong must not scroll away"
 
 
 def test_help_names_every_verb_and_the_exit_statuses():

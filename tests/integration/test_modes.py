@@ -440,7 +440,7 @@ def test_ids_of_another_type(bed, cluster, redis):
     pg = cluster.create_database(variables={"post_id_type": "uuid"})
     bed.databases.append(pg)
     daemon = bed.daemon(redis, pg, wait="answers")
-    wait_log(daemon, "user_like_post.post_id has another type than [ids]")
+    wait_log(daemon, "user_like_post.post_id is not bigint, as ids.post says")
 
     def mend():
         pg.query("DROP TABLE user_like_post, post_like")

@@ -192,7 +192,15 @@ def test_help_names_every_option():
 
 def test_an_unknown_option_is_refused():
     status, output = run_daemon("--nonsense")
-    assert status != 0 and "nonsense" in output
+    assert status == 2 and "nonsense" in output
+
+
+@pytest.mark.parametrize("arguments", [
+    (), ("--check-config",), ("-c", "a.ini", "b.ini")])
+def test_wrong_usage_is_explained_in_few_lines(arguments):
+    status, output = run_daemon(*arguments)
+    assert status == 2 and len(output.splitlines()) == 2
+    assert "-c FILE" in output and "--help" in output
 
 
 def test_check_config_accepts_a_good_file(config):
@@ -217,6 +225,27 @@ def test_check_config_says_where_and_what(config, text, line, words):
     assert f"{path}:{line}" in output
     for word in words:
         assert word in output
+
+
+@pytest.mark.parametrize("conninfo, words", [
+    ("host=/tmp hots=a", 'invalid connection option "hots"'),
+    ("host=/tmp password=my secret", "expected name=value pairs"),
+])
+def test_a_conninfo_that_cannot_be_understood(config, conninfo, words):
+    path = config(f"[postgres]\nconninfo = {conninfo}\n")
+    for arguments in (("--check-config", "-c", path), ("-c", path)):
+        status, output = run_daemon(*arguments)
+        assert status == 1, output
+        assert f"{path}: postgres.conninfo: " in output and words in output
+        assert "secret" not in output
+
+
+def test_a_password_file_that_is_not_there_is_named_with_its_option(config):
+    for section in ("server", "redis"):
+        path = config(f"[{section}]\npassword_file = /nowhere/secret\n")
+        status, output = run_daemon("-c", path)
+        assert status == 1
+        assert f"{section}.password_file: /nowhere/secret: No such" in output
 
 
 def test_check_config_reports_every_fault(config):

@@ -3,11 +3,13 @@
 #include <stddef.h>
 #include <setjmp.h>
 #include <stdint.h>
+#include <string.h>
 #include <cmocka.h>
 
 #include "adapters/pg.h"
 #include "adapters/pg_text.h"
 #include "base/buf.h"
+#include "base/compiler.h"
 
 static void test_line(void **state)
 {
@@ -59,6 +61,9 @@ static void test_sqlstate(void **state)
 
 static void test_conninfo(void **state)
 {
+    static const char *const MALFORMED[] = {
+        "host=a password=my secret", "host=a password='my secret",
+        "postgresql://u:secret@[h/d", "postgresql://u:%zzsecret@h/d"};
     struct buf why = {.len = 0};
 
     (void)state;
@@ -67,6 +72,13 @@ static void test_conninfo(void **state)
     assert_int_equal(why.len, 0);
     assert_int_equal(pg_check_conninfo("hots=a", &why), -1);
     assert_string_equal(buf_cstr(&why), "invalid connection option \"hots\"");
+    /* What libpq quotes of these may be a piece of a password. */
+    for (size_t i = 0; i < ARRAY_LEN(MALFORMED); i++) {
+        buf_clear(&why, 0);
+        assert_int_equal(pg_check_conninfo(MALFORMED[i], &why), -1);
+        assert_null(strstr(buf_cstr(&why), "secret"));
+        assert_non_null(strstr(buf_cstr(&why), "expected name=value pairs"));
+    }
     buf_free(&why);
 }
 
