@@ -80,7 +80,8 @@ static const char *parse_host(const char *s, size_t len, struct address *a)
     if (bracketed)
         return is_ipv6(a->host) ? NULL : "expected an IPv6 address in [ ]";
     if (memchr(s, ':', len))
-        return "expected host:port, with an IPv6 address in [ ]";
+        return "expected unix:/path or tcp:host:port, with an IPv6 address "
+               "in [ ]";
     return is_host_name(a->host) ? NULL : "expected a host name or IP address";
 }
 
@@ -90,7 +91,7 @@ static const char *parse_host_port(const char *s, struct address *a)
     const char *why;
 
     if (!colon)
-        return "expected unix:/path, tcp:host:port or tls:host:port";
+        return "expected unix:/path or tcp:host:port";
     why = parse_host(s, (size_t)(colon - s), a);
     return why ? why : parse_port(colon + 1, a);
 }

@@ -51,7 +51,8 @@ static const char *check_key(const char *template)
     return NULL;
 }
 
-/* The HTTP server does not resolve names. */
+/* The HTTP server does not resolve names. What is wrong with a port alone is
+ * said together with the rest: unix: and tls: are none of its choices. */
 static const char *check_metrics_listen(const char *value)
 {
     unsigned char ip[sizeof(struct in6_addr)];
@@ -60,12 +61,12 @@ static const char *check_metrics_listen(const char *value)
 
     if (!*value)
         return NULL;
-    if (address_parse(value, &a, &why) < 0)
-        return why;
-    if (a.kind != ADDRESS_TCP || (strcmp(a.host, "localhost") != 0 &&
-                                  inet_pton(AF_INET, a.host, ip) != 1 &&
-                                  inet_pton(AF_INET6, a.host, ip) != 1))
-        return "expected IP:port, localhost:port or nothing";
+    if (address_parse(value, &a, &why) < 0 || a.kind != ADDRESS_TCP ||
+        (strcmp(a.host, "localhost") != 0 &&
+         inet_pton(AF_INET, a.host, ip) != 1 &&
+         inet_pton(AF_INET6, a.host, ip) != 1))
+        return "expected IP:port or localhost:port (a port from 1 to 65535), "
+               "or nothing";
     return NULL;
 }
 
@@ -148,9 +149,9 @@ const struct option OPTION_TABLE[] = {
      .help = "time that a batch waits for a row lock"},
 
     {FIELD("keys", "follow", key_follow), STRING("{user}:follow"),
-     .check = check_key, .help = "sorted set of those whom a user follows"},
+     .check = check_key, .help = "sorted set of those whom a user follows; not used yet"},
     {FIELD("keys", "fans", key_fans), STRING("{user}:fans"),
-     .check = check_key, .help = "sorted set of those who follow a user"},
+     .check = check_key, .help = "sorted set of those who follow a user; not used yet"},
 
     {FIELD("like", "lookup", like_lookup), ENUM("strict", LOOKUP_MODES),
      .reloadable = true,

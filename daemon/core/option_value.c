@@ -88,6 +88,8 @@ static const char *parse_list_item(const char *s, size_t len,
     const char *why;
     char *item;
 
+    if (memchr(s, ',', len))
+        return "expected spaces between the addresses, not commas";
     if (list->n == OPTIONS_MAX_LISTEN)
         return OUT_OF_BOUNDS;
     item = mem_strndup(s, len);

@@ -228,7 +228,7 @@ static void test_bad_values(void **state)
         "t.ini:2: server.socket_mode = \"0888\": "
         "expected octal, 0000 to 0777\n"
         "t.ini:4: redis.address = \"localhost\": "
-        "expected unix:/path, tcp:host:port or tls:host:port\n");
+        "expected unix:/path or tcp:host:port\n");
     assert_faults("[server]\nsocket_mode = 01000\n",
                   "t.ini:2: server.socket_mode = \"01000\": "
                   "expected octal, 0000 to 0777\n");
@@ -242,7 +242,10 @@ static void test_bad_lists(void **state)
         "t.ini:2: server.listen = \"\": "
         "expected 1 to 8 of unix:/path and tcp:host:port\n"
         "t.ini:3: server.admin_listen = \"unix:/a nonsense\": "
-        "expected unix:/path, tcp:host:port or tls:host:port\n");
+        "expected unix:/path or tcp:host:port\n");
+    assert_faults("[server]\nlisten = unix:/a, unix:/b\n",
+                  "t.ini:2: server.listen = \"unix:/a, unix:/b\": "
+                  "expected spaces between the addresses, not commas\n");
     assert_faults("[server]\nlisten = unix:/1 unix:/2 unix:/3 unix:/4 unix:/5 "
                   "unix:/6 unix:/7 unix:/8 unix:/9\n",
                   "t.ini:2: server.listen = \"unix:/1 unix:/2 unix:/3 unix:/4 "
@@ -290,7 +293,8 @@ static void test_key_names(void **state)
 static void test_metrics_listen(void **state)
 {
     static const char *const BAD[] = {"unix:/m.sock", "tls:127.0.0.1:9480",
-                                      "metrics.example.com:9480"};
+                                      "metrics.example.com:9480", "9480",
+                                      "127.0.0.1:94800"};
     char text[128], expected[256];
 
     (void)state;
@@ -298,7 +302,8 @@ static void test_metrics_listen(void **state)
         snprintf(text, sizeof(text), "[metrics]\nlisten = %s\n", BAD[i]);
         snprintf(expected, sizeof(expected),
                  "t.ini:2: metrics.listen = \"%s\": "
-                 "expected IP:port, localhost:port or nothing\n",
+                 "expected IP:port or localhost:port (a port from 1 to "
+                 "65535), or nothing\n",
                  BAD[i]);
         assert_faults(text, expected);
     }
