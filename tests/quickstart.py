@@ -18,6 +18,7 @@ from servers import SUPERUSER  # noqa: E402
 STREAM = TESTS / "data" / "likes.tsv"
 CONNECTIONS = 4
 PIPELINE = 256  # requests that a connection sends before it reads replies
+NEW_USER = 1000000  # not in the stream: the first LIKE changes something
 
 
 def read_stream():
@@ -171,7 +172,7 @@ def show_commands(client_socket, admin_socket, pg_directory, http):
     ctl = harness.BUILD / "likesyncctl"
     with contextlib.suppress(ValueError):
         ctl = ctl.relative_to(pathlib.Path.cwd())
-    print(f"  redis-cli -s {client_socket} LIKE 7 42")
+    print(f"  redis-cli -s {client_socket} LIKE {NEW_USER} 42")
     print(f"  redis-cli -s {client_socket} LIKECOUNT 42")
     print(f"  {ctl} -s {admin_socket} status")
     print(f"  psql -h {pg_directory} -U {SUPERUSER} -d likesync")
@@ -195,6 +196,7 @@ stop() {{
 }}
 {stops}
 rm -rf {bed.dir}
+echo "stopped, and removed {bed.dir}"
 """)
     return script
 

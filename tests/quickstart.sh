@@ -12,9 +12,10 @@ usage: sh tests/quickstart.sh [--keep] [--help]
 
 On Debian 12 or 13, as root or with sudo: installs the packages that are
 missing, builds into build-quickstart/, starts a Redis, a PostgreSQL and the
-daemon in a private directory below /tmp, on unix sockets only, plays
-tests/data/likes.tsv, waits until all of it is durable, checks every row and
-every count, and stops and removes what it started.
+daemon in a private directory below /tmp, on unix sockets (only the metrics
+are on a free port of 127.0.0.1), plays tests/data/likes.tsv, waits until all
+of it is durable, checks every row and every count, and stops and removes what
+it started.
 
   --keep   leave everything running, and print how to use and how to stop it
 EOF
@@ -30,7 +31,8 @@ for argument in "$@"; do
         ;;
     *)
         usage >&2
-        die "unknown argument: $argument"
+        say "error: unknown argument: $argument"
+        exit 2
         ;;
     esac
 done

@@ -66,7 +66,7 @@ need_packages() {
         die "these packages are missing, and installing them takes root or" \
             "sudo:$missing"
     fi
-    say "installing:$missing"
+    say "installing (this may take a minute):$missing"
     apt_step update
     # Word splitting is meant: one argument for each package.
     # shellcheck disable=SC2086
