@@ -16,6 +16,10 @@ local GRACE = SECOND / 4       -- others' commands for one event may come apart
 local OWNERS = 64
 local is_first = orphan_batch ~= ''
 
+local registry_type = call('TYPE', REGISTRY).ok
+if registry_type ~= 'set' and registry_type ~= 'none' then
+  return redis.error_reply('WRONGTYPE ' .. REGISTRY .. ' is not a set')
+end
 local now = now_us()
 local state = call('HMGET', STATE, 'gen', 'floor', 'pass_at', 'pass_prev')
 local gen, high = tonumber(state[1]) or 0, tonumber(state[2]) or 0
@@ -35,8 +39,11 @@ local function look_again(item)
   local owner, member = match(item, '^([^ ]+) (.*)$')
   if member then
     if edge_load(edge_key(owner, member)) then
-      call('SADD', SET .. owner, member)
-      call('SADD', REGISTRY, owner)
+      if type(pcall_redis('SADD', SET .. owner, member)) == 'table' then
+        bad[#bad + 1] = owner
+      else
+        call('SADD', REGISTRY, owner)
+      end
     else
       call('ZADD', AGAIN, 'NX', now, owner) -- its counter, without this pair
     end
@@ -181,7 +188,16 @@ local function take_some(registry, prefix)
   return #owners > 0
 end
 
-while seen < max and (take_some(PARTS, PART) or take_some(PASS, SET)) do
+-- A batch goes on only in the pass in which it began, and while it is on record:
+-- so no pair is on one record twice, where the first ack would take both off.
+local function goes_on()
+  return is_first or
+         tonumber(call('ZSCORE', BATCHES, batch)) == tonumber(state[4] or '0')
+end
+
+if goes_on() then
+  while seen < max and (take_some(PARTS, PART) or take_some(PASS, SET)) do
+  end
 end
 
 local function put_on_record(id, fields)

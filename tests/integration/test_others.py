@@ -7,6 +7,7 @@ import time
 import pytest
 
 import harness
+from servers import wait_for
 from wire import Wire
 
 
@@ -261,6 +262,25 @@ def test_the_daemon_reads_what_an_app_wrote(daemon, client, paused, app):
     assert client.execute_command("LIKE", 7, 42, "WITHCOUNT") == [0, 1]
     assert client.execute_command("LIKE", 8, 42, "WITHCOUNT") == [1, 2]
     assert client.execute_command("UNLIKE", 7, 42, "WITHCOUNT") == [1, 1]
+
+
+def test_a_broken_key_at_a_second_look(daemon, app, redis, pg):
+    """The hash has come, and the dirty set is no set any more: only that post
+    is left alone."""
+    keys = redis.client()
+    for post in (42, 43):
+        app.write(7, post, 1, parts="s")
+    wait_for(lambda: keys.zcard("likesync:again:like") == 2, 10,
+             "the second looks")
+    with keys.pipeline() as all_at_once:
+        all_at_once.set("post_user_like_set_42", "x")
+        for post in (42, 43):
+            all_at_once.hset(f"post_user_like_{post}_7", mapping={
+                "status": 1, "mtime": 1289192400})
+        all_at_once.execute()
+    wait_for(lambda: rows(pg) == [(43, 7, 1)], 10, "the good one")
+    wait_for(lambda: "post_id '42': no id, or its dirty set is no set" in
+             daemon.log_text(), 10, "it to be told")
 
 
 def test_commands_that_come_apart(daemon, app, redis, pg):

@@ -8,11 +8,12 @@ import time
 
 import psycopg2
 import pytest
+import redis as redis_py
 
 import harness
 from load import (Load, Replies, assuming, check_clean, check_states,
                   copy_data, durable, put_back)
-from servers import wait_for
+from servers import ROOT, wait_for
 
 SMALL = {"flush_interval_ms": 20, "flush_batch_rows": 20,
          "flush_claim_rows": 7, "flush_lease_ms": 500,
@@ -332,3 +333,73 @@ def test_rolled_back_before_the_resend(bed, redis, pg, tmp_path, first,
         assert replies.read() == answer
         b.drain()
     check_states(pg, {(7, 42): {last}})
+
+
+# What core/edge.c puts in front of a script.
+LIKE_NAMES = {
+    "KIND": "like", "REGISTRY": "post_set", "SET": "post_user_like_set_",
+    "HASH": "post_user_like_", "OWNER_FIELD": "post_id",
+    "MEMBER_FIELD": "user_id", "COUNTER_PRE": "post_",
+    "COUNTER_POST": "_counter"}
+
+
+def run_script(keys, name, *arguments):
+    """One of the daemon's scripts, at a moment that no daemon can be made to
+    meet."""
+    names = "".join(f"local {name} = '{text}'\n"
+                    for name, text in LIKE_NAMES.items())
+    texts = [(ROOT / "daemon/lua" / f"{part}.lua").read_text()
+             for part in ("common", name)]
+    return keys.eval(names + "".join(texts), 0, *arguments)
+
+
+def test_a_registry_of_the_wrong_type(redis):
+    """Between a tick and a claim: it must not become the pass, where it would
+    stay for ever."""
+    keys = redis.client()
+    keys.set("post_set", "x")
+    with pytest.raises(redis_py.ResponseError, match="post_set is not a set"):
+        run_script(keys, "claim", "a", "ao", 15000, 10, 1)
+    assert keys.keys() == ["post_set"]
+
+
+def ack_all(keys, batch):
+    for field in keys.hkeys(f"likesync:batch:{batch}"):
+        owner, member = field.split(" ")
+        edge = keys.hgetall(f"post_user_like_{owner}_{member}")
+        us = edge["mtime"].replace(".", "")
+        run_script(keys, "ack", batch, 3600, owner, member, edge["status"], us,
+                   us, "")
+
+
+@pytest.mark.parametrize("acked", [False, True])
+def test_a_batch_does_not_go_on_in_another_pass(redis, acked):
+    """Between two claims of one batch another daemon uses up the pass and
+    starts the next, or also acks that batch, whose lease had run out. A pair
+    that changed meanwhile must not come onto the same record again: it would be
+    counted twice there, and an ack of its first state would take it off."""
+    keys = redis.client()
+
+    def event(user, post, op):
+        assert run_script(keys, "event", 3600, post, user, op, "a")[1] == 1
+
+    def claim(batch, most, goes_on=False, new_pass=False):
+        return run_script(keys, "claim", batch, "" if goes_on else batch + "o",
+                          15000, most, int(new_pass))
+
+    for user in (1, 2, 3):
+        event(user, 42, "1")
+    user = claim("a", 1, new_pass=True)[5]
+    event(user, 42, "0")
+    claim("b", 100)
+    event(9, 43, "1")
+    claim("c", 0, new_pass=True)            # only starts it
+    if acked:
+        ack_all(keys, "a")
+    assert claim("a", 100, goes_on=True)[3] == 0
+    claim("c", 100)
+    assert f"42 {user}" in keys.hkeys("likesync:batch:c")
+    for batch in "abc":
+        ack_all(keys, batch)
+    left = keys.keys("likesync:*")
+    assert left == ["likesync:state:like"], left
