@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <uv.h>
 
 #include "adapters/http.h"
@@ -33,6 +34,7 @@
 #define DRAIN_MS   6000 /* of the 10 s in which SIGTERM ends */
 #define ANSWERS_MS 2000 /* for requests under way when it comes */
 #define RELEASE_MS 200
+#define LAST_MS    1000 /* for handles to close */
 
 struct daemon {
     uv_loop_t loop;
@@ -471,10 +473,10 @@ static void on_signal(uv_signal_t *handle, int signum)
 {
     struct daemon *d = handle->data;
 
-    if (signum == SIGHUP)
-        reload(d);
-    else
+    if (signum != SIGHUP)
         stop(d, signum);
+    else if (!d->stopping) /* READY would take STOPPING back */
+        reload(d);
 }
 
 static void signals_start(struct daemon *d)
@@ -552,6 +554,27 @@ int daemon_run(struct daemon *d)
     return d->exit_status;
 }
 
+static void on_last(uv_timer_t *timer)
+{
+    uv_stop(timer->loop);
+}
+
+/* Until all handles are closed. A lookup in one of libuv's threads cannot be
+ * interrupted, and even exit() would wait for it. */
+static void loop_end(struct daemon *d)
+{
+    uv_timer_t last;
+
+    uv_timer_init(&d->loop, &last);
+    uv_timer_start(&last, on_last, LAST_MS, 0);
+    uv_unref((uv_handle_t *)&last);
+    if (uv_run(&d->loop, UV_RUN_DEFAULT) != 0)
+        _exit(d->exit_status);
+    uv_close((uv_handle_t *)&last, NULL);
+    uv_run(&d->loop, UV_RUN_DEFAULT);
+    uv_loop_close(&d->loop);
+}
+
 /* The connections first: they answer everything that is under way, and after
  * that nobody waits for them any more. */
 void daemon_free(struct daemon *d)
@@ -576,8 +599,7 @@ void daemon_free(struct daemon *d)
     http_free(d->http);
     if (d->server)
         server_free(d->server);
-    uv_run(&d->loop, UV_RUN_DEFAULT);
-    uv_loop_close(&d->loop);
+    loop_end(d);
     engine_scripts_free(d->scripts);
     free(d->password);
     free(d->redis_password);

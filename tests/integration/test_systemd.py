@@ -63,8 +63,9 @@ def manager(bed):
 class Managed(harness.Daemon):
     """A daemon that has the manager in its environment."""
 
-    def __init__(self, bed, redis, pg, manager, watchdog_usec, **options):
-        self.manager_env = {"NOTIFY_SOCKET": str(manager.path)}
+    def __init__(self, bed, redis, pg, manager, watchdog_usec, env=None,
+                 **options):
+        self.manager_env = {"NOTIFY_SOCKET": str(manager.path), **(env or {})}
         if watchdog_usec:
             self.manager_env["WATCHDOG_USEC"] = str(watchdog_usec)
         super().__init__(bed, redis, pg, wait=None, **options)
@@ -205,6 +206,58 @@ def test_it_stops_within_its_time_though_nothing_can_be_drained(
     finally:
         redis.resume()
     assert redis.client().smembers("post_set") == {"42"}
+
+
+def test_no_reload_while_it_stops(bed, manager, redis, pg):
+    """READY would take STOPPING back."""
+    daemon = start_under(manager, bed, redis, pg)
+    daemon.wait_up(daemon.ready)
+    redis.pause()
+    try:
+        with daemon.client() as client:
+            client.connection_pool.get_connection("LIKE").send_command(
+                "LIKE", 7, 42)
+            time.sleep(0.1)         # it is under way
+            daemon.signal(signal.SIGTERM)
+            manager.wait("STOPPING")
+            daemon.sighup()
+            assert daemon.wait_exit(10) == 0
+    finally:
+        redis.resume()
+    assert manager.names() == ["READY", "STOPPING"]
+
+
+HANGING_RESOLVER = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <netdb.h>
+#include <string.h>
+#include <unistd.h>
+int getaddrinfo(const char *node, const char *service,
+                const struct addrinfo *hints, struct addrinfo **res)
+{
+    int (*next)(const char *, const char *, const struct addrinfo *,
+                struct addrinfo **) = dlsym(RTLD_NEXT, "getaddrinfo");
+    if (node && strcmp(node, "hangs.invalid") == 0)
+        sleep(60);
+    return next(node, service, hints, res);
+}
+"""
+
+
+def test_a_name_server_that_hangs_does_not_keep_it(bed, manager, redis, pg,
+                                                   tmp_path):
+    """A lookup cannot be interrupted; it goes with the process."""
+    (tmp_path / "hang.c").write_text(HANGING_RESOLVER)
+    run(["gcc", "-shared", "-fPIC", "-o", tmp_path / "hang.so",
+         tmp_path / "hang.c"])
+    env = {"LD_PRELOAD": str(tmp_path / "hang.so"),
+           "ASAN_OPTIONS": "exitcode=99:verify_asan_link_order=0"}
+    daemon = start_under(manager, bed, redis, pg, env=env,
+                         redis_address="tcp:hangs.invalid:6379")
+    manager.wait("STATUS", "resolving|connecting")
+    time.sleep(0.5)                 # the lookup has begun
+    daemon.term(timeout=10)
 
 
 def test_a_manager_that_is_not_there_does_not_stop_it(bed, redis, pg,
