@@ -216,10 +216,20 @@ static void services_start(struct daemon *d)
     ingest_close(d->ingest, "not connected to Redis yet");
 }
 
+/* All of one request: a full list of ids, or one argument of full length; not
+ * both, which could be 64 MiB for each client. */
+static size_t max_request(const struct options *o)
+{
+    enum { LEAST = 1 << 20, ROOM = 1 << 16, PER_ID = 64 };
+    int64_t max = o->max_arg_bytes + ROOM;
+
+    if (max < o->max_args * PER_ID)
+        max = o->max_args * PER_ID;
+    return max < LEAST ? LEAST : (size_t)max;
+}
+
 static struct server_limits limits_of(const struct options *o)
 {
-    size_t request = (size_t)(o->max_args * o->max_arg_bytes);
-
     return (struct server_limits){
         .max_clients = o->max_clients,
         .max_pipeline = o->max_pipeline,
@@ -233,7 +243,7 @@ static struct server_limits limits_of(const struct options *o)
                 .max_args = (size_t)o->max_args,
                 .max_arg_bytes = (size_t)o->max_arg_bytes,
                 .max_inline = 65536,
-                .max_request = request < (1u << 20) ? request : 1u << 20,
+                .max_request = max_request(o),
             },
         .unauthenticated =
             {

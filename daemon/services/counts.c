@@ -9,6 +9,7 @@
  * refused. */
 #include "services/counts.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -217,6 +218,7 @@ void counts_get(struct counts *counts, const struct counts_owner *owners,
     const struct engine *e = counts->engine;
     struct call *c = mem_zalloc(sizeof(*c));
 
+    assert(n <= COUNTS_MAX);
     list_push_back(&counts->calls, &c->node);
     c->engine = e;
     c->n = n;

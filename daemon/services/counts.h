@@ -29,6 +29,8 @@ void counts_free(struct counts *counts);
  * has: it may be off by what is between commit and ack. Exactly one callback,
  * perhaps before this returns. */
 #define COUNTS_TRIES 40
+/* Owners at a time: all are read by one script call. */
+#define COUNTS_MAX   1024
 void counts_get(struct counts *counts, const struct counts_owner *owners,
                 size_t n, counts_on_done cb, void *arg);
 

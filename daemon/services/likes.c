@@ -277,11 +277,19 @@ void cmd_likecount(struct commands *c, struct request *rq, int argc,
                    const struct resp_arg *argv)
 {
     size_t n = (size_t)argc - 1;
-    struct id_key *ids = mem_alloc(n * sizeof(*ids));
-    struct counts_owner *posts = mem_alloc(n * sizeof(*posts));
+    struct id_key *ids;
+    struct counts_owner *posts;
     struct count_call *call;
     size_t i = 0;
 
+    if (n > COUNTS_MAX) {
+        resp_error(request_reply(rq), "ERR too many posts: expected at most %d",
+                   COUNTS_MAX);
+        request_done(rq);
+        return;
+    }
+    ids = mem_alloc(n * sizeof(*ids));
+    posts = mem_alloc(n * sizeof(*posts));
     while (i < n &&
            read_id(rq, c->like->owner_type, "post", &argv[i + 1], &ids[i])) {
         posts[i] = (struct counts_owner){ids[i].text, ids[i].len};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Happy path: state.lua for all pairs (in pieces of PAIRS_PER_CALL, sent
- * together) → a lookup for those that Redis does not know → callback. Failure
+/* Happy path: state.lua for all pairs (in pieces of PAIRS_PER_CALL, PIECES at a
+ * time) → a lookup for those that Redis does not know → callback. Failure
  * modes: Redis away or PostgreSQL away while needed, too much under way: the
  * whole is refused. */
 #include "services/states.h"
@@ -15,6 +15,7 @@
 #include "services/lookup.h"
 
 #define PAIRS_PER_CALL 250
+#define PIECES         8
 /* What goes to Redis and back, about. */
 #define COST           256
 #define PAIR_COST      64
@@ -42,6 +43,8 @@ struct states {
     struct pair *pairs; /* owned */
     size_t n;
     struct gate_pass pass;
+    size_t sent;     /* pairs that Redis was asked for */
+    size_t pieces;   /* calls under way */
     size_t waiting;  /* calls and lookups under way, and one while sending */
     uint8_t *result; /* owned */
     const char *why; /* static: an error reply; NULL: all is well */
@@ -110,6 +113,8 @@ static void read_state(struct states *s, size_t i, const struct redis_value *v)
     ask_postgres(s, p);
 }
 
+static void send_pieces(struct states *s);
+
 static void on_piece(void *arg, enum redis_outcome outcome,
                      const struct redis_value *v)
 {
@@ -123,12 +128,15 @@ static void on_piece(void *arg, enum redis_outcome outcome,
         s->why = "UNAVAILABLE Redis did not answer";
     }
     free(piece);
+    s->pieces--;
+    send_pieces(s);
     done_one(s);
 }
 
-static void send_piece(struct states *s, size_t from, struct args *args)
+static void send_piece(struct states *s, struct args *args)
 {
     struct piece *piece = mem_alloc(sizeof(*piece));
+    size_t from = s->sent;
     size_t to = from + PAIRS_PER_CALL < s->n ? from + PAIRS_PER_CALL : s->n;
     int rc;
 
@@ -143,12 +151,23 @@ static void send_piece(struct states *s, size_t from, struct args *args)
     }
     rc = args_send(args, s->engine, SCRIPT_STATE, on_piece, piece);
     if (rc == 0) {
+        s->sent = to;
+        s->pieces++;
         s->waiting++;
         return;
     }
     s->why = rc == REDIS_BUSY ? "TRYAGAIN Redis has too much to do"
                               : "UNAVAILABLE Redis is away";
     free(piece);
+}
+
+static void send_pieces(struct states *s)
+{
+    struct args args = {0};
+
+    while (s->sent < s->n && s->pieces < PIECES && !s->why)
+        send_piece(s, &args);
+    args_free(&args);
 }
 
 struct states *states_new(const struct engine *e, struct lookup *lookup,
@@ -180,7 +199,6 @@ void states_add(struct states *s, const char *owner, size_t owner_len,
 static void on_turn(void *arg, const char *why)
 {
     struct states *s = arg;
-    struct args args = {0};
 
     if (why) {
         s->cb(s->arg, NULL, s->n, why);
@@ -188,9 +206,7 @@ static void on_turn(void *arg, const char *why)
         return;
     }
     s->waiting = 1;
-    for (size_t from = 0; from < s->n && !s->why; from += PAIRS_PER_CALL)
-        send_piece(s, from, &args);
-    args_free(&args);
+    send_pieces(s);
     done_one(s);
 }
 

@@ -426,6 +426,31 @@ def test_too_many_reads_are_refused_clearly(stack):
         before + refused
 
 
+@pytest.mark.parametrize("options, request_", [
+    ({"server_max_args": 64, "server_max_arg_bytes": 1 << 20},
+     encode("ECHO", "x" * (1 << 20))),
+    ({"server_max_args": 65536, "server_max_arg_bytes": 1024},
+     encode("LIKED", *range(2 ** 62, 2 ** 62 + 65535)))],
+    ids=["bytes", "args"])
+def test_a_request_as_large_as_can_be_configured(bed, redis, pg, options,
+                                                 request_):
+    daemon = bed.daemon(redis, pg, **options)
+    with Wire(daemon.socket) as wire:
+        wire.send(request_)
+        assert wire.read()[:7] in (b"$104857", b"*65534\r")
+
+
+def test_counts_at_a_time(bed, redis, pg):
+    """One script call reads them all, so it has a bound of its own."""
+    daemon = bed.daemon(redis, pg, server_max_args=2000,
+                        server_max_arg_bytes=1024)
+    with Wire(daemon.socket) as wire:
+        assert wire.call("LIKECOUNT", *range(1024)) == \
+            b"*1024\r\n" + 1024 * b":0\r\n"
+        assert wire.call("LIKECOUNT", *range(1025)) == \
+            b"-ERR too many posts: expected at most 1024\r\n"
+
+
 # ---- FLUSHER ----
 
 def test_the_flusher_answers_on_its_own_listener_only(stack, quiet, wire):
