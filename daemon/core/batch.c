@@ -14,7 +14,8 @@
 struct batch_chunk {
     struct batch_chunk *next; /* owned */
     size_t used;
-    char bytes[CHUNK_BYTES];
+    size_t size;
+    char bytes[];
 };
 
 void batch_init(struct batch *b, const char *id)
@@ -44,28 +45,26 @@ void batch_free(struct batch *b)
     b->orphans = NULL;
 }
 
-/* Ids are far shorter than a chunk: at most ID_KEY_MAX, or a set member that
- * somebody else wrote, cut to that. */
+/* Ids are far shorter than a chunk: at most ID_KEY_MAX, or what somebody else
+ * wrote, which is kept whole, since its ack has to name it. */
 static const char *keep(struct batch *b, const char *s, size_t len)
 {
     struct batch_chunk *c = b->chunks;
     char *p;
 
-    if (!c || c->used + len > CHUNK_BYTES) {
-        c = mem_alloc(sizeof(*c));
+    if (!c || len > c->size - c->used) {
+        size_t size = len < CHUNK_BYTES ? CHUNK_BYTES : len;
+
+        c = mem_alloc(sizeof(*c) + size);
         c->next = b->chunks;
         c->used = 0;
+        c->size = size;
         b->chunks = c;
     }
     p = c->bytes + c->used;
     memcpy(p, s, len);
     c->used += len;
     return p;
-}
-
-static size_t cut(size_t len)
-{
-    return len < CHUNK_BYTES ? len : CHUNK_BYTES;
 }
 
 struct batch_row *batch_add(struct batch *b, const char *owner,
@@ -80,11 +79,25 @@ struct batch_row *batch_add(struct batch *b, const char *owner,
     }
     r = &b->rows[b->n_rows++];
     memset(r, 0, sizeof(*r));
-    r->owner_len = (uint32_t)cut(owner_len);
-    r->member_len = (uint32_t)cut(member_len);
+    r->owner_len = (uint32_t)owner_len;
+    r->member_len = (uint32_t)member_len;
     r->owner = keep(b, owner, r->owner_len);
     r->member = keep(b, member, r->member_len);
     return r;
+}
+
+/* Few: those of one claim. */
+static bool has_orphan(const struct batch *b, const char *owner,
+                       size_t owner_len)
+{
+    for (size_t i = 0; i < b->n_orphans; i++) {
+        const struct batch_orphan *o = &b->orphans[i];
+
+        if (o->owner_len == owner_len &&
+            memcmp(o->owner, owner, owner_len) == 0)
+            return true;
+    }
+    return false;
 }
 
 void batch_add_orphan(struct batch *b, const char *owner, size_t owner_len,
@@ -92,13 +105,15 @@ void batch_add_orphan(struct batch *b, const char *owner, size_t owner_len,
 {
     struct batch_orphan *o;
 
+    if (has_orphan(b, owner, owner_len))
+        return;
     if (b->n_orphans == b->cap_orphans) {
         b->cap_orphans = b->cap_orphans ? 2 * b->cap_orphans : 64;
         b->orphans =
             mem_realloc(b->orphans, b->cap_orphans * sizeof(*b->orphans));
     }
     o = &b->orphans[b->n_orphans++];
-    o->owner_len = (uint32_t)cut(owner_len);
+    o->owner_len = (uint32_t)owner_len;
     o->owner = keep(b, owner, o->owner_len);
     o->delta = delta;
 }

@@ -58,6 +58,7 @@ void batch_reset(struct batch *b);
 struct batch_row *batch_add(struct batch *b, const char *owner,
                             size_t owner_len, const char *member,
                             size_t member_len);
+/* One owner's first only: HSCAN may bring a field twice. */
 void batch_add_orphan(struct batch *b, const char *owner, size_t owner_len,
                       int64_t delta);
 

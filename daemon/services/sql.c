@@ -117,8 +117,11 @@ static void put_time(struct sql_job *j, int64_t us)
     param_end(j, PG_OID_TIMESTAMPTZ);
 }
 
+/* Owner, member and batch id together have to fit into an index (2704 bytes). */
+#define LETTER_ID_MAX 1000
+
 /* An id for the eyes of people: its raw form, or what stands in Redis, made
- * printable, when it is none. */
+ * printable and cut, when it is none. */
 static void put_id_text(struct sql_job *j, enum id_type type, const char *key,
                         size_t len)
 {
@@ -126,7 +129,9 @@ static void put_id_text(struct sql_job *j, enum id_type type, const char *key,
     if (id_check_key(type, key, len) == 0) {
         id_put_raw(type, key, len, &j->bytes);
     } else {
-        for (size_t i = 0; i < len && i < 1000; i++) {
+        size_t end = j->bytes.len + LETTER_ID_MAX;
+
+        for (size_t i = 0; i < len && j->bytes.len < end; i++) {
             bool plain = key[i] > 0x20 && key[i] < 0x7f && key[i] != '\\';
 
             if (plain)

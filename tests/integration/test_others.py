@@ -630,6 +630,29 @@ def test_posts_that_are_no_ids(daemon, client, paused, app, redis, pg):
     assert not keys.exists("post_y_counter")
 
 
+@pytest.mark.parametrize("size, low, high", [(1000, 1, 255), (20000, 97, 122)],
+                         ids=["bytes", "text"])
+def test_long_ids_that_are_none(daemon, client, paused, redis, pg, size, low,
+                                high):
+    """Longer than an index entry of PostgreSQL may be, and longer than what
+    the daemon sets aside for ids: one dead letter each for the row and for
+    what is left in the counter."""
+    good_ones(client)
+    rnd = random.Random(1)
+    keys = redis.client(decode=False)
+    owner, member = (bytes(rnd.randint(low, high) for _ in range(size))
+                     .replace(b" ", b"_") for _ in range(2))
+    keys.sadd("post_set", owner)
+    keys.sadd(b"post_user_like_set_" + owner, member)
+    keys.hset(b"post_user_like_" + owner + b"_" + member,
+              mapping={"status": 1, "mtime": 1289192400})
+    keys.incr(b"post_" + owner + b"_counter")
+    resume(daemon)
+    check_good_ones(daemon, client, pg)
+    assert len(letters(pg)) == 2
+    assert keys.keys("likesync:*") == [b"likesync:state:like"]
+
+
 def test_a_member_without_a_hash(daemon, client, paused, app, redis, pg):
     """Nothing to write: it is looked at once more, and forgotten."""
     good_ones(client)

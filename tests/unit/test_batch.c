@@ -181,9 +181,13 @@ static void test_reset_and_long_members(void **state)
     memset(huge, 'x', 100000);
     batch_init(&b, "x");
     batch_add(&b, "1", 1, huge, 100000)->status = 1;
-    assert_true(b.rows[0].member_len < 100000); /* cut: it is no id anyway */
+    assert_int_equal(b.rows[0].member_len, 100000); /* for its ack */
+    assert_memory_equal(b.rows[0].member, huge, 100000);
     assert_int_equal(batch_sort(&b, ID_BIGINT, ID_BIGINT), 0);
     batch_add_orphan(&b, "5", 1, -3);
+    batch_add_orphan(&b, huge, 100000, 2);
+    batch_add_orphan(&b, "5", 1, -3); /* read twice */
+    assert_int_equal(b.n_orphans, 2);
     assert_int_equal(b.orphans[0].delta, -3);
     batch_reset(&b);
     assert_int_equal(b.n_rows, 0);
