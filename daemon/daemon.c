@@ -232,6 +232,7 @@ static struct server_limits limits_of(const struct options *o)
 {
     return (struct server_limits){
         .max_clients = o->max_clients,
+        .other_fds = o->pg_connections + HTTP_MAX_CONNECTIONS,
         .max_pipeline = o->max_pipeline,
         .output_soft_bytes = o->output_soft_bytes,
         .output_hard_bytes = o->output_hard_bytes,

@@ -22,7 +22,6 @@
 #include "base/log.h"
 #include "base/mem.h"
 
-#define MAX_CONNECTIONS 64u
 #define IDLE_TIMEOUT_S  10u
 #define BACKLOG         64
 #define LOG_INTERVAL_MS 10000
@@ -132,7 +131,7 @@ static bool is_full(const struct http *h)
     const union MHD_DaemonInfo *info =
         MHD_get_daemon_info(h->daemon, MHD_DAEMON_INFO_CURRENT_CONNECTIONS);
 
-    return info && info->num_connections >= MAX_CONNECTIONS;
+    return info && info->num_connections >= HTTP_MAX_CONNECTIONS;
 }
 
 /* At its limit the library stops watching the listener, and it looks whether
@@ -244,7 +243,7 @@ static struct MHD_Daemon *start_daemon(struct http *h)
     return MHD_start_daemon(
         MHD_USE_EPOLL | MHD_USE_ERROR_LOG, 0, NULL, NULL, on_request, h,
         MHD_OPTION_EXTERNAL_LOGGER, on_log, h, MHD_OPTION_LISTEN_SOCKET,
-        h->listen_fd, MHD_OPTION_CONNECTION_LIMIT, MAX_CONNECTIONS,
+        h->listen_fd, MHD_OPTION_CONNECTION_LIMIT, HTTP_MAX_CONNECTIONS,
         MHD_OPTION_CONNECTION_TIMEOUT, IDLE_TIMEOUT_S, MHD_OPTION_END);
 }
 

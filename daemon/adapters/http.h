@@ -19,8 +19,10 @@ struct http_route {
     int (*render)(void *arg, struct buf *body);
 };
 
+#define HTTP_MAX_CONNECTIONS 64u
+
 /* Listens on a TCP address (numeric host or `localhost`). NULL with the reason
- * in why. routes outlives it. At most 64 connections, each idle at most 10 s. */
+ * in why. routes outlives it. Each connection is idle at most 10 s. */
 struct http *http_new(struct uv_loop_s *loop, const struct address *a,
                       const struct http_route *routes, size_t n_routes,
                       void *arg, struct buf *why);

@@ -11,9 +11,9 @@
 
 #include "base/mem.h"
 
-/* Descriptors that clients never get: listeners, backends and their
- * reconnects, metrics, log. (Out of descriptors, libuv accepts and closes
- * without a word.) */
+/* Descriptors that clients never get, besides other_fds: listeners, backends
+ * and their reconnects, log. (Out of descriptors, libuv accepts and closes
+ * without a word, and libmicrohttpd spins.) */
 #define RESERVED_FDS 32
 #define TICK_MS      1000
 
@@ -54,12 +54,13 @@ static rlim_t raise_fd_limit(rlim_t wanted)
 static void fit_max_clients(struct server *s)
 {
     int64_t wanted = s->config.limits.max_clients;
-    rlim_t have = raise_fd_limit((rlim_t)wanted + RESERVED_FDS);
+    rlim_t others = RESERVED_FDS + (rlim_t)s->config.limits.other_fds;
+    rlim_t have = raise_fd_limit((rlim_t)wanted + others);
 
     s->max_clients = wanted;
-    if (have >= (rlim_t)wanted + RESERVED_FDS)
+    if (have >= (rlim_t)wanted + others)
         return;
-    s->max_clients = have > RESERVED_FDS ? (int64_t)(have - RESERVED_FDS) : 1;
+    s->max_clients = have > others ? (int64_t)(have - others) : 1;
     log_warn("server",
              "max_clients lowered from %lld to %lld: RLIMIT_NOFILE is %llu",
              (long long)wanted, (long long)s->max_clients,

@@ -39,6 +39,7 @@ struct session {
 struct server_limits {
     int64_t max_clients;  /* lowered to what RLIMIT_NOFILE leaves; admin
                             listeners have a few places more */
+    int64_t other_fds;    /* descriptors that others may come to need */
     int64_t max_pipeline; /* requests of one client under way: stop reading */
     int64_t output_soft_bytes;
     int64_t output_hard_bytes;
