@@ -25,6 +25,7 @@
 #define IDLE_TIMEOUT_S  10u
 #define BACKLOG         64
 #define LOG_INTERVAL_MS 10000
+#define PAUSE_MS        100 /* after something failed */
 
 struct http {
     struct MHD_Daemon *daemon; /* owned */
@@ -35,6 +36,7 @@ struct http {
     size_t n_routes;
     void *arg; /* ref */
     struct log_limit log_limit;
+    bool complained; /* the library has, in this run */
 };
 
 /* ---- answering ---- */
@@ -137,14 +139,31 @@ static bool is_full(const struct http *h)
 /* At its limit the library stops watching the listener, and it looks whether
  * there is room again only when MHD_run() begins: without one more call,
  * nobody would get in after that. */
-static void run(struct http *h)
+static void run_daemon(struct http *h)
 {
     bool was_full = is_full(h);
-    unsigned long long ms;
 
     MHD_run(h->daemon);
     if (was_full && !is_full(h))
         MHD_run(h->daemon);
+}
+
+static void on_poll(uv_poll_t *poll, int status, int events);
+
+/* What it cannot accept, for want of descriptors, stays readable: without a
+ * pause the loop would spin. */
+static void run(struct http *h)
+{
+    unsigned long long ms;
+
+    h->complained = false;
+    run_daemon(h);
+    if (h->complained) {
+        uv_poll_stop(&h->poll);
+        timer_start(h->timer, PAUSE_MS, 0);
+        return;
+    }
+    uv_poll_start(&h->poll, UV_READABLE, on_poll);
     if (MHD_get_timeout(h->daemon, &ms) == MHD_YES)
         timer_start(h->timer, ms, 0);
     else
@@ -171,6 +190,7 @@ static void on_log(void *cls, const char *fmt, va_list args)
     uint64_t held;
     char text[256];
 
+    h->complained = true;
     if (!log_allow(&h->log_limit, LOG_INTERVAL_MS, &held))
         return;
     vsnprintf(text, sizeof(text), fmt, args);

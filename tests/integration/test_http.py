@@ -163,12 +163,6 @@ def test_metrics_move_with_traffic(bed, redis, pg):
             assert moved(name) >= 0, name
 
 
-def test_the_queue_is_empty_when_all_is_answered(daemon, client):
-    for post in range(10):
-        client.execute_command("LIKE", 7, post)
-    assert daemon.metrics()["likesyncd_queue_events"] == 0
-
-
 def test_metrics_of_bad_clients(bed, redis, pg, tmp_path):
     password = tmp_path / "password"
     password.write_text("good\n")

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 #include <uv.h>
@@ -263,6 +264,28 @@ static void test_connection_limit(void **state)
     buf_free(&answer);
 }
 
+/* The listener stays readable all the while. */
+static void test_out_of_descriptors(void **state)
+{
+    struct fixture *f = *state;
+    struct buf answer = {0};
+    struct rlimit all, none;
+    int fd = client_connect(f);
+    int next = dup(fd);
+
+    close(next);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &all), 0);
+    none = all;
+    none.rlim_cur = (rlim_t)next;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    assert_true(turns_within(f, 300) < 50);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &all), 0);
+    exchange(f, fd, "GET /hello" HOST, &answer);
+    assert_non_null(strstr(buf_cstr(&answer), "\r\n\r\nhello\n"));
+    close(fd);
+    buf_free(&answer);
+}
+
 /* A request that never ends does not keep its place for ever. */
 static void test_silent_client_is_closed(void **state)
 {
@@ -338,6 +361,7 @@ int main(void)
         HTTP_TEST(test_other_methods),
         HTTP_TEST(test_keep_alive_and_large_bodies),
         HTTP_TEST(test_connection_limit),
+        HTTP_TEST(test_out_of_descriptors),
         HTTP_TEST(test_silent_client_is_closed),
         HTTP_TEST(test_vanishing_client),
         HTTP_TEST(test_free_with_a_client_connected),
