@@ -77,8 +77,7 @@ if ARGV[5] == '1' and call('EXISTS', PASS, PARTS) == 0 then
   if call('EXISTS', REGISTRY) == 1 then
     call('RENAME', REGISTRY, PASS)
   end
-  -- Where this host's clock is behind, time is what the floor says.
-  local at = math.max(now, (tonumber(state[2]) or 0) + 1)
+  local at = math.max(now, least_us(state[2], state[3]) + 1)
   state[4] = state[3]
   state[3] = format('%.0f', at)
   call('HSET', STATE, 'pass_at', state[3], 'pass_prev', state[4] or '0')

@@ -99,6 +99,13 @@ local function raw(id)
   return id
 end
 
+-- What a time made now has to be above: the floor, and the start of the pass,
+-- whose watermark covers all that is not newer. Both are in the past, unless the
+-- clock of this host was set back.
+local function least_us(low, pass_at)
+  return math.max(tonumber(low) or 0, tonumber(pass_at) or 0)
+end
+
 local function edge_key(owner, member)
   return HASH .. owner .. '_' .. member
 end

@@ -13,9 +13,9 @@ local LOOKUP_MAX = 30 * SECOND
 
 local ttl = ARGV[1]
 local now = now_us()
-local state = call('HMGET', STATE, 'gen', 'floor')
+local state = call('HMGET', STATE, 'gen', 'floor', 'pass_at')
 local gen = tonumber(state[1]) or 0
-local low = (tonumber(state[2]) or 0) + 1
+local low = least_us(state[2], state[3]) + 1
 local behind = low > now       -- the clock of this host is behind what was made
 local err_text
 

@@ -23,7 +23,7 @@ if ARGV[2] + 0 > 0 then
 end
 
 local state = call('HMGET', STATE, 'pass_at', 'pass_prev', 'floor')
-local clock = math.max(now, tonumber(state[3]) or 0) -- as for a new pass
+local clock = math.max(now, least_us(state[3], state[1])) -- as for a new pass
 local left = call('SCARD', PASS) + call('SCARD', PARTS)
 local through = tonumber(left > 0 and state[2] or state[1]) or 0
 local oldest = call('ZRANGE', BATCHES, 0, 0, 'WITHSCORES')

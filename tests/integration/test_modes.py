@@ -2,6 +2,7 @@
 """Ways to run: without lookups, with a backend away or full, on a Redis or a
 database that does not fit."""
 import contextlib
+import time
 
 import pytest
 import redis as redis_py
@@ -108,6 +109,38 @@ def test_lookup_is_reloadable(bed, redis, pg):
         assert client.execute_command("LIKE", 7, 42) == 1
     daemon.drain()
     assert counts(pg) == {42: (1, 0)}
+
+
+# ---- Redis' clock behind ----
+
+def test_a_clock_that_is_set_back(bed, redis, pg):
+    """The watermark is ahead of the clock then, and must not cover what comes
+    after it. (As if: the last pass began a minute from now.)"""
+    daemon = bed.daemon(redis, pg)
+    keys = redis.client()
+
+    def through():
+        return pg.value("SELECT extract(epoch FROM max(synced_through))::float8"
+                        " FROM sync_state") or 0
+
+    with daemon.admin() as admin, daemon.client() as client, \
+            contextlib.closing(pg.connect()) as rival:
+        admin.execute_command("FLUSHER", "PAUSE")
+        begun = time.time() + 60
+        keys.hset("likesync:state:like", "pass_at", int(begun * 1000000))
+        wait_for(lambda: through() > begun - 1, 10, "the watermark")
+        rival.cursor().execute("BEGIN; LOCK TABLE post_like IN EXCLUSIVE MODE")
+        admin.execute_command("FLUSHER", "RESUME")
+        assert client.execute_command("LIKE", 7, 42) == 1
+        assert float(keys.hget("post_user_like_42_7", "mtime")) > through()
+        with pytest.raises(redis_py.ResponseError, match="TIMEOUT"):
+            daemon.drain(1)
+        rival.cursor().execute("ROLLBACK")
+        daemon.drain()
+        assert rows(pg) == [(42, 7, 1)]
+        assert client.execute_command("UNLIKE", 7, 42) == 1
+    daemon.drain()
+    assert rows(pg) == [(42, 7, 0)]
 
 
 # ---- PostgreSQL away ----
