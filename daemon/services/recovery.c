@@ -5,7 +5,8 @@
  * (generation, floor) → open. Every CHECK_MS: INFO, and recover.lua again when
  * the run id or the replication id is another (a failover that kept the
  * connection). Failure modes: not a primary, or a policy that may evict dirty
- * keys: closed, asked again at each check. */
+ * keys: closed, asked again at each check; PostgreSQL away or silent: opened with
+ * the floor that is known, and asked again until it answers. */
 #include "services/recovery.h"
 
 #include <stdio.h>
@@ -33,6 +34,7 @@ struct recovery {
     bool open;
     bool was_open; /* once at least */
     bool asking_floor;
+    bool floor_wanted; /* PostgreSQL was not asked yet, or did not answer */
     bool recovering;
     bool checking;
 };
@@ -89,6 +91,12 @@ static bool is_same(const struct redis_info *a, const struct redis_info *b)
 
 /* ---- floor and generation ---- */
 
+/* Without it, a Redis whose clock is behind makes events that look old. */
+static bool floor_is_due(const struct recovery *r)
+{
+    return r->floor_wanted && pg_is_up(r->engine->pg);
+}
+
 static void on_recovered(void *arg, enum redis_outcome outcome,
                          const struct redis_value *v)
 {
@@ -102,6 +110,7 @@ static void on_recovered(void *arg, enum redis_outcome outcome,
     if (outcome != REDIS_OK || redis_value_len(v) != 2) {
         if (outcome == REDIS_ERROR || outcome == REDIS_FULL)
             log_error("redis", "recover failed: %s", redis_value_str(v, &len));
+        r->floor_wanted = true;
         timer_start(r->timer, AGAIN_MS, 0);
         return;
     }
@@ -117,7 +126,7 @@ static void on_recovered(void *arg, enum redis_outcome outcome,
                  "are checked against PostgreSQL",
                  (long long)gen);
     set_open(r, true, "");
-    timer_start(r->timer, CHECK_MS, 0);
+    timer_start(r->timer, floor_is_due(r) ? AGAIN_MS : CHECK_MS, 0);
 }
 
 static void recover_send(struct recovery *r)
@@ -141,8 +150,10 @@ static void on_floor(void *arg, enum pg_outcome outcome,
     struct recovery *r = arg;
 
     r->asking_floor = false;
-    if (outcome == PG_DONE)
+    if (outcome == PG_DONE) {
+        r->floor_wanted = false;
         r->events->on_floor(r->events->arg, sql_read_floor(res));
+    }
     recover_send(r);
 }
 
@@ -177,7 +188,7 @@ static void judge(struct recovery *r, const struct redis_info *info)
         aof_log(info);
     if (no)
         set_open(r, false, no);
-    else if (other || !r->open) {
+    else if (other || !r->open || floor_is_due(r)) {
         if (other) /* until the generation is raised */
             set_open(r, false, "Redis failed over");
         recover(r);
@@ -250,6 +261,7 @@ int recovery_redis_up(struct recovery *r, const struct redis_info *info)
     r->info = *info;
     r->recovering = false;
     r->checking = false;
+    r->floor_wanted = true;
     if (no && !r->was_open && info->is_primary) {
         r->events->on_refused(r->events->arg);
         return -1;
@@ -276,6 +288,7 @@ void recovery_redis_down(struct recovery *r, const char *why)
 /* The floor may be higher than what Redis was told without PostgreSQL. */
 void recovery_pg_up(struct recovery *r)
 {
+    r->floor_wanted = true;
     recover(r);
 }
 

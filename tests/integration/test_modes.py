@@ -143,6 +143,29 @@ def test_a_clock_that_is_set_back(bed, redis, pg):
     assert rows(pg) == [(42, 7, 0)]
 
 
+def test_the_floor_is_asked_for_until_it_is_known(bed, redis, pg):
+    """PostgreSQL holds later times than this Redis' clock has, and does not
+    say so when Redis comes back empty."""
+    daemon = bed.daemon(redis, pg, postgres_lookup_timeout_ms=200)
+    call(daemon, "LIKE", 7, 42)
+    daemon.drain()
+    pg.query("UPDATE user_like_post SET mtime = now() + interval '1 hour'")
+    pg.query("UPDATE sync_state SET floor = now() + interval '1 hour'")
+    with contextlib.closing(pg.connect()) as rival:
+        rival.cursor().execute("BEGIN; LOCK TABLE sync_batch")
+        redis.client().flushall()
+        redis.restart()
+        wait_for(lambda: redis.client().hexists("likesync:state:like",
+                                                "run_id"), 30,
+                 "it to be used without the floor")
+    hour = (time.time() + 3000) * 1000000
+    wait_for(lambda: int(redis.client().hget("likesync:state:like", "floor")
+                         or 0) > hour, 30, "the floor")
+    assert call(daemon, "UNLIKE", 7, 42) == ":1\r\n"
+    daemon.drain()
+    assert rows(pg) == [(42, 7, 0)]
+
+
 # ---- PostgreSQL away ----
 
 @pytest.fixture
