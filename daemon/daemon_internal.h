@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT */
+/* What the files of the daemon share: daemon.c (start, status, stop),
+ * daemon_parts.c (services and backends, and who tells whom), daemon_server.c
+ * (listeners and pages), daemon_reload.c (SIGHUP). */
+#ifndef DAEMON_INTERNAL_H
+#define DAEMON_INTERNAL_H
+
+#include <uv.h>
+
+#include "adapters/http.h"
+#include "adapters/server.h"
+#include "core/options.h"
+#include "services/commands.h"
+#include "services/engine.h"
+#include "services/recovery.h"
+
+struct daemon {
+    uv_loop_t loop;
+    uv_signal_t signals[3];
+    struct options *options; /* owned */
+    const char *path;        /* ref */
+    char *password;          /* owned */
+    char *redis_password;    /* owned */
+    struct redis_script scripts[SCRIPT_COUNT];
+    struct engine like;
+    struct lookup *lookup;
+    struct ingest *ingest;
+    struct counts *counts;
+    struct flusher *flusher;
+    struct recovery *recovery;
+    struct recovery_events recovery_events;
+    struct commands commands;
+    struct server *server;
+    struct http *http; /* NULL: off */
+    struct timer *status;
+    struct timer *watchdog;
+    struct timer *stop_timer;
+    uint64_t status_due_ms;
+    uint64_t stop_at_ms; /* no more waiting for requests */
+    bool stopping;
+    bool stopped;
+    int exit_status;
+};
+
+/* daemon.c */
+uint64_t daemon_now_ms(void);
+void daemon_finish(struct daemon *d, int exit_status);
+
+/* daemon_parts.c */
+void daemon_services_start(struct daemon *d);
+void daemon_services_free(struct daemon *d);
+/* After the listeners: from here on callbacks come. */
+void daemon_backends_start(struct daemon *d);
+
+/* daemon_server.c: 0, or -1 with the reason logged. */
+MUST_CHECK int daemon_server_start(struct daemon *d);
+MUST_CHECK int daemon_http_start(struct daemon *d);
+struct server_limits daemon_limits(const struct options *o);
+
+/* daemon_reload.c */
+void daemon_reload(struct daemon *d);
+
+#endif

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: MIT */
+/* SIGHUP: reads the configuration again. */
+#include "daemon_internal.h"
+
+#include <string.h>
+
+#include "adapters/notify.h"
+#include "base/log.h"
+#include "services/flusher.h"
+
+static void log_lines(struct buf *lines, void (*each)(const char *line))
+{
+    char *save = NULL;
+
+    buf_cstr(lines);
+    for (char *line = lines->len ? strtok_r(lines->data, "\n", &save) : NULL;
+         line; line = strtok_r(NULL, "\n", &save))
+        each(line);
+}
+
+static void log_fault(const char *line)
+{
+    log_error("config", "%s", line);
+}
+
+static void log_note(const char *line)
+{
+    log_warn("config", "%s", line);
+}
+
+static void apply(struct daemon *d)
+{
+    struct server_limits limits = daemon_limits(d->options);
+
+    log_set_level((enum log_level)d->options->log_level);
+    server_set_limits(d->server, &limits);
+    flusher_reconfigure(d->flusher);
+}
+
+/* The file is read on the loop: it is small, local, and asked for by the
+ * operator. */
+void daemon_reload(struct daemon *d)
+{
+    struct options fresh;
+    struct buf text = {0};
+
+    notify_reloading();
+    options_init(&fresh);
+    if (options_load(&fresh, d->path, &text) != 0) {
+        log_lines(&text, log_fault);
+        log_error("config", "not reloaded: the old values stay");
+    } else {
+        int n = options_reload(d->options, &fresh, &text);
+
+        apply(d);
+        log_lines(&text, log_note);
+        log_info("config", "reloaded: %d options changed", n);
+    }
+    options_free(&fresh);
+    buf_free(&text);
+    notify_ready();
+}

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: MIT */
+/* The listeners of the daemon: RESP and HTTP, and the pages of the latter. */
+#include "daemon_internal.h"
+
+#include <stdio.h>
+
+#include "base/backoff.h"
+#include "base/log.h"
+#include "core/metrics.h"
+
+/* ---- RESP ---- */
+
+/* All of one request: a full list of ids, or one argument of full length; not
+ * both, which could be 64 MiB for each client. */
+static size_t max_request(const struct options *o)
+{
+    enum { LEAST = 1 << 20, ROOM = 1 << 16, PER_ID = 64 };
+    int64_t max = o->max_arg_bytes + ROOM;
+
+    if (max < o->max_args * PER_ID)
+        max = o->max_args * PER_ID;
+    return max < LEAST ? LEAST : (size_t)max;
+}
+
+struct server_limits daemon_limits(const struct options *o)
+{
+    return (struct server_limits){
+        .max_clients = o->max_clients,
+        .other_fds = o->pg_connections + HTTP_MAX_CONNECTIONS,
+        .max_pipeline = o->max_pipeline,
+        .output_soft_bytes = o->output_soft_bytes,
+        .output_hard_bytes = o->output_hard_bytes,
+        .idle_timeout_s = o->idle_timeout_s,
+        .socket_mode = (int)o->socket_mode,
+        .admin_socket_mode = (int)o->admin_socket_mode,
+        .request =
+            {
+                .max_args = (size_t)o->max_args,
+                .max_arg_bytes = (size_t)o->max_arg_bytes,
+                .max_inline = 65536,
+                .max_request = max_request(o),
+            },
+        .unauthenticated =
+            {
+                .max_args = 10,
+                .max_arg_bytes = 16384,
+                .max_inline = 16384,
+                .max_request = 200000,
+            },
+    };
+}
+
+static int listen_all(struct daemon *d, const struct address_list *list,
+                      bool admin)
+{
+    struct buf why = {0};
+    int rc = 0;
+
+    for (int i = 0; i < list->n && rc == 0; i++) {
+        rc = server_listen(d->server, &list->items[i], admin, &why);
+        if (rc != 0)
+            log_error("server", "%s", buf_cstr(&why));
+    }
+    buf_free(&why);
+    return rc;
+}
+
+int daemon_server_start(struct daemon *d)
+{
+    struct server_config config = {
+        .limits = daemon_limits(d->options),
+        .on_open = commands_on_open,
+        .must_wait = commands_must_wait,
+        .on_request = commands_on_request,
+        .arg = &d->commands,
+    };
+
+    d->commands = (struct commands){
+        .like = &d->like,
+        .ingest = d->ingest,
+        .lookup = d->lookup,
+        .counts = d->counts,
+        .flusher = d->flusher,
+        .password = d->password,
+        .started_ms = daemon_now_ms(),
+    };
+    snprintf(d->commands.run_id, sizeof(d->commands.run_id), "%016llx%016llx",
+             (unsigned long long)random_u64(),
+             (unsigned long long)random_u64());
+    d->server = server_new(&d->loop, &config);
+    d->commands.server = d->server;
+    if (listen_all(d, &d->options->listen, false) != 0 ||
+        listen_all(d, &d->options->admin_listen, true) != 0)
+        return -1;
+    return 0;
+}
+
+/* ---- HTTP ---- */
+
+static int render_metrics(void *arg, struct buf *body)
+{
+    struct daemon *d = arg;
+
+    metric_set(M_UPTIME,
+               (double)(daemon_now_ms() - d->commands.started_ms) / 1000);
+    metric_set(M_REDIS_RECONNECTS, (double)redis_reconnects(d->like.redis));
+    metric_set(M_PG_RECONNECTS, (double)pg_reconnects(d->like.pg));
+    metrics_render(body);
+    return 200;
+}
+
+static int render_health(void *arg, struct buf *body)
+{
+    (void)arg;
+    buf_puts(body, "ok\n");
+    return 200;
+}
+
+static const struct http_route routes[] = {
+    {"/metrics", "text/plain; version=0.0.4; charset=utf-8", render_metrics},
+    {"/healthz", "text/plain; charset=utf-8", render_health},
+};
+
+int daemon_http_start(struct daemon *d)
+{
+    struct address a;
+    struct buf why = {0};
+    const char *text;
+
+    if (!d->options->metrics_listen[0])
+        return 0;
+    if (address_parse(d->options->metrics_listen, &a, &text) == 0)
+        d->http = http_new(&d->loop, &a, routes, ARRAY_LEN(routes), d, &why);
+    else
+        buf_puts(&why, text);
+    if (!d->http)
+        log_error("http", "metrics.listen %s: %s", d->options->metrics_listen,
+                  buf_cstr(&why));
+    buf_free(&why);
+    return d->http ? 0 : -1;
+}
