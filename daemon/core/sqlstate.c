@@ -2,6 +2,7 @@
 /* The table of SQLSTATEs. */
 #include "core/sqlstate.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 #include "base/compiler.h"
@@ -32,12 +33,29 @@ static const struct {
     {"23503", SQL_DATA},      /* foreign_key_violation */
     {"23514", SQL_DATA},      /* check_violation */
     {"23P01", SQL_DATA},      /* exclusion_violation */
-    {"P0001", SQL_DATA},      /* raise_exception: a trigger refuses the row */
+    {"44", SQL_DATA},         /* with_check_option_violation */
+    {"54", SQL_DATA},         /* program limit: a row too large for its index */
+    {"P0", SQL_DATA},         /* PL/pgSQL: a trigger refuses the row */
     {"28", SQL_CONFIG},       /* invalid authorization */
     {"3D", SQL_CONFIG},       /* invalid catalog name */
     {"3F", SQL_CONFIG},       /* invalid schema name */
     {"42", SQL_CONFIG},       /* syntax error or access rule violation */
 };
+
+/* The standard leaves classes that begin with 5 to 9 or I to Z to others, and a
+ * trigger that refuses a row may use any that PostgreSQL does not. */
+static bool is_of_a_trigger(const char *sqlstate)
+{
+    static const char *const taken[] = {"53", "55", "57", "58", "72", "XX"};
+    char c = sqlstate[0];
+
+    if (strlen(sqlstate) != 5 || c < '5' || (c > '9' && c < 'I'))
+        return false;
+    for (size_t i = 0; i < ARRAY_LEN(taken); i++)
+        if (strncmp(sqlstate, taken[i], 2) == 0)
+            return false;
+    return true;
+}
 
 enum sql_action sqlstate_action(const char *sqlstate)
 {
@@ -48,5 +66,5 @@ enum sql_action sqlstate_action(const char *sqlstate)
         if (strncmp(sqlstate, prefix, strlen(prefix)) == 0)
             return table[i].action;
     }
-    return SQL_OTHER;
+    return is_of_a_trigger(sqlstate) ? SQL_DATA : SQL_OTHER;
 }

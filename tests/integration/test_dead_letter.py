@@ -161,7 +161,8 @@ def test_a_refused_unlike(case):
     case.check([pair for pair in good if pair[0] != 3], [42])
 
 
-@pytest.mark.parametrize("sqlstate", ["P0001", "23514", "22003", "23502"])
+@pytest.mark.parametrize("sqlstate", ["P0001", "23514", "22003", "23502",
+                                      "P0004", "LS001"])
 def test_a_trigger_that_raises(case, sqlstate):
     pairs = batch_of([42, 43])
     case.pg.query(f"""

@@ -38,7 +38,11 @@ static void test_actions(void **state)
         {"23P01", SQL_DATA},      {"25P02", SQL_OTHER},
         {"40002", SQL_OTHER},     {"57P04", SQL_OTHER},
         {"P0001", SQL_DATA},      {"XX000", SQL_OTHER},
-        {"5", SQL_OTHER},
+        {"5", SQL_OTHER},         {"44000", SQL_DATA},
+        {"54000", SQL_DATA},      {"P0004", SQL_DATA},
+        {"LS001", SQL_DATA},      {"99999", SQL_DATA},
+        {"72000", SQL_OTHER},     {"55000", SQL_OTHER},
+        {"HV000", SQL_OTHER},     {"0A000", SQL_OTHER},
     };
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
