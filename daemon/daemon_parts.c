@@ -58,6 +58,7 @@ static void on_open(void *arg)
 {
     struct daemon *d = arg;
 
+    d->like.open = true;
     ingest_open(d->ingest);
     flusher_open(d->flusher);
 }
@@ -66,6 +67,7 @@ static void on_close(void *arg, const char *why)
 {
     struct daemon *d = arg;
 
+    d->like.open = false;
     ingest_close(d->ingest, why);
     flusher_close(d->flusher);
 }

@@ -5,6 +5,8 @@
 #ifndef SERVICES_ENGINE_H
 #define SERVICES_ENGINE_H
 
+#include <stdbool.h>
+
 #include "adapters/pg.h"
 #include "adapters/redis.h"
 #include "core/edge.h"
@@ -34,6 +36,7 @@ struct engine {
     struct uv_loop_s *loop;
     const struct options *options;
     struct redis *redis;
+    bool open; /* Redis may be used (recovery.h) */
     struct pg *pg;
     struct gate *reads;
     struct redis_script *scripts; /* ref: SCRIPT_COUNT of them */

@@ -149,7 +149,11 @@ static void send_piece(struct states *s, struct args *args)
         args_put(args, owner, p->owner_len);
         args_put(args, owner + p->owner_len, p->member_len);
     }
-    rc = args_send(args, s->engine, SCRIPT_STATE, on_piece, piece);
+    /* Until the generation is raised, a Redis that came back older would be
+     * believed. */
+    rc = s->engine->open
+             ? args_send(args, s->engine, SCRIPT_STATE, on_piece, piece)
+             : REDIS_NOT_CONNECTED;
     if (rc == 0) {
         s->sent = to;
         s->pieces++;

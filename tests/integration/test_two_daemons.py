@@ -307,6 +307,32 @@ def test_paused_before_the_resend(bed, redis, pg, first, meanwhile, answer,
     check_clean(redis, pg)
 
 
+def test_no_read_of_an_older_redis(bed, redis, pg, tmp_path):
+    """Redis comes back older, and PostgreSQL does not tell the floor for a
+    while: nothing is read before the generation is raised."""
+    daemon = bed.daemon(redis, pg)
+    with contextlib.closing(daemon.client()) as client:
+        assert client.execute_command("UNLIKE", 7, 42) == 0  # cached
+        redis.stop()
+        copy_data(redis, tmp_path)
+        redis.start()
+        wait_for(daemon.ready, what="the daemon to be back")
+        assert client.execute_command("LIKE", 7, 42) == 1
+        daemon.drain()
+        redis.stop()
+        put_back(redis, tmp_path)
+        with contextlib.closing(pg.connect()) as rival:
+            rival.cursor().execute("BEGIN; LOCK TABLE sync_batch")
+            redis.start()
+            end = time.monotonic() + 1
+            while time.monotonic() < end:
+                with contextlib.suppress(redis_py.ResponseError):
+                    assert client.execute_command("LIKED", 7, 42) == [1]
+                time.sleep(0.01)
+        wait_for(daemon.ready, what="the daemon to be back")
+        assert client.execute_command("LIKED", 7, 42) == [1]
+
+
 @pytest.mark.parametrize("first, answer, last", [("UNLIKE", 1, 0),
                                                  ("LIKE", 0, 1)])
 def test_rolled_back_before_the_resend(bed, redis, pg, tmp_path, first,
