@@ -13,6 +13,7 @@ import pytest
 import harness
 from load import assuming, check_clean, check_states, durable
 from servers import process_state, wait_for
+from wire import Wire, encode
 
 SMALL = {"flush_interval_ms": 20, "flush_batch_rows": 40,
          "flush_claim_rows": 15, "flush_lease_ms": 1000}
@@ -212,6 +213,18 @@ def test_postgres_hangs_as_a_whole(bed, redis):
         load.wait_acked(200)
     assert not load.refusals()
     durable(daemon, load, redis, pg)
+
+
+def test_reads_that_wait_are_answered_when_it_stops(bed, redis):
+    """For a PostgreSQL that hangs, and for each other."""
+    cluster = bed.postgres()
+    pg = cluster.create_database()
+    daemon = bed.daemon(redis, pg, postgres_lookup_timeout_ms=30000)
+    with Wire(daemon.socket) as wire, stopped(backends(pg)):
+        wire.send(encode("LIKECOUNT", 42) * 1000)
+        wait_for(lambda: daemon.metrics()["likesyncd_reads_waiting"] > 100,
+                 what="reads to wait")
+        daemon.term()
 
 
 def test_backends_are_terminated(bed, redis, pg):

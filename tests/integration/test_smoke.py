@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """One like, from a client to the tables, and the command line."""
+import signal
 import time
 
 import pytest
@@ -150,6 +151,12 @@ def test_sigterm_makes_all_durable_and_exits_with_0(daemon, client, pg):
     assert pg.value("SELECT count(*) FROM user_like_post") == 500
     assert not daemon.socket.exists()
     harness.check_exact(pg)
+
+
+def test_a_broken_pipe_is_no_signal(daemon, client):
+    """hiredis and libpq write without MSG_NOSIGNAL."""
+    daemon.signal(signal.SIGPIPE)
+    assert client.ping()
 
 
 def test_restart_goes_on_where_it_was(daemon, client, pg):
