@@ -12,12 +12,17 @@ static bool name_is_valid(const struct resp_arg *name)
     for (size_t i = 0; i < name->len; i++)
         if (name->data[i] < '!' || name->data[i] > '~')
             return false;
-    return name->len <= SESSION_NAME_MAX;
+    return true;
 }
 
 bool client_set_text(struct request *rq, char *to, const struct resp_arg *name,
                      const char *what)
 {
+    if (name->len > SESSION_NAME_MAX) {
+        resp_error(request_reply(rq), "ERR %s cannot be longer than %d bytes",
+                   what, SESSION_NAME_MAX);
+        return false;
+    }
     if (!name_is_valid(name)) {
         resp_error(request_reply(rq),
                    "ERR %s cannot contain spaces, newlines or special "

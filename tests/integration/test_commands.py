@@ -327,6 +327,8 @@ BAD = [
     ("CLIENT REPLY OFF", "unknown subcommand 'REPLY'"),
     ("CONFIG SET save x", "unknown subcommand 'SET'"),
     ("CONFIG REWRITE", "unknown subcommand 'REWRITE'"),
+    (["CLIENT", "SETNAME", "n" * 129], "Client names cannot be longer than "
+                                       "128 bytes"),
     ("COMMAND LIST", "unknown subcommand 'LIST'"),
     ("SELECT 1", "DB index is out of range"),
     ("SELECT x", "value is not an integer or out of range"),
