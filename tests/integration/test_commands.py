@@ -573,6 +573,8 @@ def test_hello(stack, plain_redis, proto):
     def fields(wire, *arguments):
         head, *rest = wire.call("HELLO", *arguments).split(b"\r\n")
         assert head == (b"*14" if proto == 2 else b"%7")
+        # Without the list of modules: newer Redis brings some.
+        rest = rest[:rest.index(b"modules") + 1]
         return [part for part in rest if not part.startswith((b"$", b":"))]
     with Wire(plain_redis.socket) as model, stack.wire() as wire:
         expected = fields(model, proto, "SETNAME", "me")

@@ -84,6 +84,7 @@ static inline pid_t spawn(const struct pg_server *s, const char *const *argv)
         _exit(126);
     dup2(open(log, O_WRONLY | O_CREAT | O_APPEND, 0600), STDERR_FILENO);
     dup2(STDERR_FILENO, STDOUT_FILENO);
+    setenv("PATH", s->bin, 1); /* where initdb looks for itself */
     execv(path, (char *const *)(uintptr_t)argv);
     _exit(127);
 }
