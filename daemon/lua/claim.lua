@@ -1,8 +1,8 @@
 -- SPDX-License-Identifier: MIT
 -- Puts dirty pairs on record under a batch, and takes them out of the dirty sets:
--- up to `max`, counting also those without a hash and owners without pairs. All that is dirty when a pass starts belongs to that pass; a
--- new one starts when the last is used up, so that the watermark advances
--- under constant load.
+-- up to `max`, counting also those without a hash, and owners. All that is dirty
+-- when a pass starts belongs to that pass; a new one starts when the last is used
+-- up, so that the watermark advances under constant load.
 --   ARGV: batch, orphan batch ("" when the batch goes on: no second looks; the
 --     ledger adds a delta once per orphan batch and owner), lease_ms, max, 1 when
 --     a pass may be started
@@ -162,7 +162,7 @@ local function take(owner, from)
   for _, member in ipairs(members) do
     take_pair(owner, member)
   end
-  seen = seen + #members
+  seen = seen + #members + 1   -- an owner is as much work as a pair
   if n_rows > before then
     taken(owner, n_rows - before)
   end

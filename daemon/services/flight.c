@@ -335,13 +335,33 @@ static void put_ack(struct args *a, const struct batch_row *r)
     args_put_str(a, r->dead ? "d" : "");
 }
 
+static bool is_same_owner(const struct batch_row *a, const struct batch_row *b)
+{
+    return a->owner_len == b->owner_len &&
+           memcmp(a->owner, b->owner, a->owner_len) == 0;
+}
+
+/* Where one call of ack.lua ends: an owner is as much work as a pair. */
+static size_t ack_end(const struct flight *fl)
+{
+    const struct batch_row *rows = fl->batch.rows;
+    size_t most = (size_t)fl->engine->options->flush_claim_rows;
+    size_t i = fl->rows_acked + 1;
+    size_t work = 1;
+
+    for (; i < fl->batch.n_rows; i++) {
+        work += is_same_owner(&rows[i], &rows[i - 1]) ? 1 : 2;
+        if (work > most)
+            break;
+    }
+    return i < fl->batch.n_rows ? i : fl->batch.n_rows;
+}
+
 static void ack_rows(struct flight *fl)
 {
     const struct options *o = fl->engine->options;
-    size_t to = fl->rows_acked + (size_t)o->flush_claim_rows;
+    size_t to = ack_end(fl);
 
-    if (to > fl->batch.n_rows)
-        to = fl->batch.n_rows;
     args_clear(&fl->args);
     args_put_str(&fl->args, fl->batch.id);
     args_put_i64(&fl->args, o->cache_ttl_s);
