@@ -127,6 +127,19 @@ static bool rows_at_fault(struct writer *w, enum pg_outcome outcome,
     return false;
 }
 
+/* The end of a job in which no row can be at fault: true when it is to be done
+ * again, which was then scheduled. */
+static bool failed(struct writer *w, enum pg_outcome outcome,
+                   const struct pg_result *r, unsigned cap_ms)
+{
+    w->job_under_way = false;
+    if (outcome == PG_DONE)
+        return false;
+    if (rows_at_fault(w, outcome, r))
+        again(w, cap_ms);
+    return true;
+}
+
 /* ---- rows that others wrote ---- */
 
 static void on_adopted(void *arg, enum redis_outcome outcome,
@@ -182,12 +195,8 @@ static void on_foreign(void *arg, enum pg_outcome outcome,
 {
     struct writer *w = arg;
 
-    w->job_under_way = false;
-    if (outcome != PG_DONE) {
-        if (rows_at_fault(w, outcome, r))
-            again(w, CONFIG_CAP_MS);
+    if (failed(w, outcome, r, CONFIG_CAP_MS))
         return;
-    }
     sql_read_states(r, 0, w->batch, 0, w->writable, true);
     w->adopt_looked_up = true;
     next(w);
@@ -229,12 +238,8 @@ static void on_malformed(void *arg, enum pg_outcome outcome,
 {
     struct writer *w = arg;
 
-    w->job_under_way = false;
-    if (outcome != PG_DONE) {
-        if (rows_at_fault(w, outcome, r))
-            again(w, RESOURCE_CAP_MS);
+    if (failed(w, outcome, r, RESOURCE_CAP_MS))
         return;
-    }
     w->batch->rows[w->malformed_next].dead = true;
     metric_add(M_DEAD_LETTERS, 1);
     w->malformed_next++;
@@ -261,12 +266,8 @@ static void on_dead(void *arg, enum pg_outcome outcome,
     struct writer *w = arg;
     struct segment *s = &w->stack[w->depth - 1];
 
-    w->job_under_way = false;
-    if (outcome != PG_DONE) {
-        if (rows_at_fault(w, outcome, r))
-            again(w, RESOURCE_CAP_MS);
+    if (failed(w, outcome, r, RESOURCE_CAP_MS))
         return;
-    }
     fault_point("dead_lettered");
     sql_read_states(r, 1, w->batch, s->from, s->to, false);
     w->batch->rows[s->from].dead = true;
@@ -331,12 +332,8 @@ static void on_read_back(void *arg, enum pg_outcome outcome,
     struct writer *w = arg;
     const struct segment *s = &w->stack[w->depth - 1];
 
-    w->job_under_way = false;
-    if (outcome != PG_DONE) { /* the segment is written again: no change */
-        if (rows_at_fault(w, outcome, r))
-            again(w, CONFIG_CAP_MS);
+    if (failed(w, outcome, r, CONFIG_CAP_MS))
         return;
-    }
     fault_point("read_back");
     sql_read_states(r, 0, w->batch, s->from, s->to, false);
     if (!was_left_out(w, s))
@@ -398,12 +395,8 @@ static void on_orphan_dead(void *arg, enum pg_outcome outcome,
 {
     struct writer *w = arg;
 
-    w->job_under_way = false;
-    if (outcome != PG_DONE) {
-        if (rows_at_fault(w, outcome, r))
-            again(w, RESOURCE_CAP_MS);
+    if (failed(w, outcome, r, RESOURCE_CAP_MS))
         return;
-    }
     metric_add(M_DEAD_LETTERS, 1);
     w->orphans_from = w->orphans_to;
     w->orphans_to = w->batch->n_orphans;
