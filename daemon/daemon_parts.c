@@ -160,9 +160,12 @@ void daemon_services_start(struct daemon *d)
  * that nobody waits for them any more. */
 void daemon_services_free(struct daemon *d)
 {
+    struct redis *redis = d->like.redis;
+
     gate_close(d->like.reads);
-    if (d->like.redis)
-        redis_free(d->like.redis);
+    d->like.redis = NULL; /* the last answers may want to send more */
+    if (redis)
+        redis_free(redis);
     if (d->like.pg)
         pg_free(d->like.pg);
     lookup_free(d->lookup);

@@ -102,6 +102,8 @@ int args_send(struct args *a, const struct engine *e, enum script_id id,
     size_t *len;
     int rc;
 
+    if (!e->redis)
+        return REDIS_NOT_CONNECTED;
     args_spread(a, &argv, &len);
     rc = redis_script(e->redis, &e->scripts[id], a->n, argv, len, cb, arg);
     free(argv);
@@ -116,6 +118,8 @@ int args_call(struct args *a, const struct engine *e, redis_on_reply cb,
     size_t *len;
     int rc;
 
+    if (!e->redis)
+        return REDIS_NOT_CONNECTED;
     args_spread(a, &argv, &len);
     rc = redis_call(e->redis, a->n, argv, len, cb, arg);
     free(argv);

@@ -63,7 +63,8 @@ void args_put_str(struct args *a, const char *s);
 void args_put_i64(struct args *a, int64_t v);
 void args_clear(struct args *a);
 void args_free(struct args *a);
-/* As redis_script; the arguments stay and may be sent again. */
+/* As redis_script; the arguments stay and may be sent again. Without a
+ * connection object (the daemon ends): REDIS_NOT_CONNECTED. */
 MUST_CHECK int args_send(struct args *a, const struct engine *e,
                          enum script_id id, redis_on_reply cb, void *arg);
 /* As redis_call: the first argument is the command. */

@@ -215,6 +215,19 @@ def test_postgres_hangs_as_a_whole(bed, redis):
     durable(daemon, load, redis, pg)
 
 
+def test_it_stops_while_the_floor_is_asked_for(bed, redis):
+    """Redis came back while PostgreSQL hangs: the last answer, that there
+    is none, must not be sent on to a Redis that has gone."""
+    cluster = bed.postgres()
+    pg = cluster.create_database()
+    daemon = bed.daemon(redis, pg, postgres_lookup_timeout_ms=30000)
+    with stopped(backends(pg)):
+        redis.restart()
+        wait_for(lambda: daemon.log_text().count("redis: connected to") == 2,
+                 what="Redis to be connected again")
+        daemon.term()
+
+
 def test_reads_that_wait_are_answered_when_it_stops(bed, redis):
     """For a PostgreSQL that hangs, and for each other."""
     cluster = bed.postgres()
