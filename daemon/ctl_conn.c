@@ -175,11 +175,11 @@ static int read_some(struct ctl_conn *c, int timeout_ms, struct buf *why)
 int ctl_read(struct ctl_conn *c, int timeout_ms, struct resp_value *v_r,
              struct buf *why)
 {
-    uint64_t end = clock_monotonic_us() / 1000 + (uint64_t)timeout_ms;
+    uint64_t end = clock_monotonic_ms() + (uint64_t)timeout_ms;
     size_t used;
 
     for (;;) {
-        uint64_t now = clock_monotonic_us() / 1000;
+        uint64_t now = clock_monotonic_ms();
         int rc = resp_read_value(c->in.data ? c->in.data : "", c->in.len,
                                  MAX_REPLY, v_r, &used);
 

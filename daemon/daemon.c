@@ -27,11 +27,6 @@
 #define RELEASE_MS 200
 #define LAST_MS    1000 /* for handles to close */
 
-uint64_t daemon_now_ms(void)
-{
-    return clock_monotonic_us() / 1000;
-}
-
 void daemon_finish(struct daemon *d, int exit_status)
 {
     d->stopped = true;
@@ -45,7 +40,7 @@ static void on_status(void *arg)
 {
     struct daemon *d = arg;
     struct flusher_status st;
-    uint64_t now = daemon_now_ms();
+    uint64_t now = clock_monotonic_ms();
     int64_t unsynced;
     double lag = 0;
 
@@ -100,7 +95,7 @@ static void on_stop_timer(void *arg)
 {
     struct daemon *d = arg;
 
-    if (server_pending(d->server) > 0 && daemon_now_ms() < d->stop_at_ms)
+    if (server_pending(d->server) > 0 && clock_monotonic_ms() < d->stop_at_ms)
         return;
     timer_stop(d->stop_timer);
     flusher_drain(d->flusher, recovery_is_open(d->recovery) ? DRAIN_MS : 0,
@@ -115,7 +110,7 @@ static void stop(struct daemon *d, int signum)
     d->stopping = true;
     notify_stopping();
     server_stop_listening(d->server);
-    d->stop_at_ms = daemon_now_ms() + ANSWERS_MS;
+    d->stop_at_ms = clock_monotonic_ms() + ANSWERS_MS;
     timer_start(d->stop_timer, 0, 20);
 }
 
@@ -147,7 +142,7 @@ static void timers_start(struct daemon *d)
     d->status = timer_new(&d->loop, on_status, d);
     d->watchdog = timer_new(&d->loop, on_watchdog, d);
     d->stop_timer = timer_new(&d->loop, on_stop_timer, d);
-    d->status_due_ms = daemon_now_ms() + STATUS_MS;
+    d->status_due_ms = clock_monotonic_ms() + STATUS_MS;
     timer_start(d->status, STATUS_MS, STATUS_MS);
     if (watchdog_ms)
         timer_start(d->watchdog, watchdog_ms, watchdog_ms);

@@ -43,7 +43,6 @@ struct daemon {
 };
 
 /* daemon.c */
-uint64_t daemon_now_ms(void);
 void daemon_finish(struct daemon *d, int exit_status);
 
 /* daemon_parts.c */

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "base/backoff.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "core/metrics.h"
 
@@ -82,7 +83,7 @@ int daemon_server_start(struct daemon *d)
         .counts = d->counts,
         .flusher = d->flusher,
         .password = d->password,
-        .started_ms = daemon_now_ms(),
+        .started_ms = clock_monotonic_ms(),
     };
     snprintf(d->commands.run_id, sizeof(d->commands.run_id), "%016llx%016llx",
              (unsigned long long)random_u64(),
@@ -102,7 +103,7 @@ static int render_metrics(void *arg, struct buf *body)
     struct daemon *d = arg;
 
     metric_set(M_UPTIME,
-               (double)(daemon_now_ms() - d->commands.started_ms) / 1000);
+               (double)(clock_monotonic_ms() - d->commands.started_ms) / 1000);
     metric_set(M_REDIS_RECONNECTS, (double)redis_reconnects(d->like.redis));
     metric_set(M_PG_RECONNECTS, (double)pg_reconnects(d->like.pg));
     metrics_render(body);

@@ -67,7 +67,7 @@ static void client_open(struct listener *l, struct client *c)
     c->session.id = ++s->last_id;
     c->session.admin = l->admin;
     c->session.proto = 2;
-    c->session.created_ms = clock_monotonic_us() / 1000;
+    c->session.created_ms = clock_monotonic_ms();
     format_peer(l, c, c->session.addr, sizeof(c->session.addr));
     if (!l->is_unix) {
         uv_tcp_nodelay(&c->u.tcp, 1);

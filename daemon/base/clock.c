@@ -16,6 +16,11 @@ uint64_t clock_monotonic_us(void)
     return (uint64_t)now_us(CLOCK_MONOTONIC);
 }
 
+uint64_t clock_monotonic_ms(void)
+{
+    return clock_monotonic_us() / 1000;
+}
+
 int64_t clock_realtime_us(void)
 {
     return now_us(CLOCK_REALTIME);

@@ -37,15 +37,14 @@ bool client_set_text(struct request *rq, char *to, const struct resp_arg *name,
 
 static void put_client(struct buf *b, const struct session *s)
 {
-    buf_printf(
-        b,
-        "id=%llu addr=%s name=%s age=%llu db=0 resp=%d cmd=%s "
-        "lib-name=%s lib-ver=%s admin=%d\n",
-        (unsigned long long)s->id, s->addr, s->name,
-        (unsigned long long)(clock_monotonic_us() / 1000 - s->created_ms) /
-            1000,
-        s->proto, s->last_command ? s->last_command : "NULL", s->lib_name,
-        s->lib_ver, s->admin);
+    buf_printf(b,
+               "id=%llu addr=%s name=%s age=%llu db=0 resp=%d cmd=%s "
+               "lib-name=%s lib-ver=%s admin=%d\n",
+               (unsigned long long)s->id, s->addr, s->name,
+               (unsigned long long)(clock_monotonic_ms() - s->created_ms) /
+                   1000,
+               s->proto, s->last_command ? s->last_command : "NULL",
+               s->lib_name, s->lib_ver, s->admin);
 }
 
 static void on_session(void *arg, const struct session *s)

@@ -60,11 +60,6 @@ struct flusher {
     struct flusher_status status;
 };
 
-static uint64_t now_ms(void)
-{
-    return clock_monotonic_us() / 1000;
-}
-
 static void pump(struct flusher *f);
 
 /* ---- flights ---- */
@@ -191,7 +186,7 @@ static void on_watermark(void *arg, enum pg_outcome outcome,
     f->watermark_under_way = false;
     if (outcome == PG_DONE) {
         f->status.stored_us = f->storing_us;
-        f->stored_at_ms = now_ms();
+        f->stored_at_ms = clock_monotonic_ms();
         drains_check(f);
     } else if (outcome == PG_FAILED) {
         log_warn("flush", "sync_state was not updated: %s",
@@ -201,7 +196,7 @@ static void on_watermark(void *arg, enum pg_outcome outcome,
 
 static void watermark_store(struct flusher *f)
 {
-    uint64_t now = now_ms();
+    uint64_t now = clock_monotonic_ms();
     bool wanted = !drains_empty(&f->drains) ||
                   now - f->stored_at_ms >= WATERMARK_EVERY_MS;
     bool prune = now - f->pruned_at_ms >= PRUNE_EVERY_MS;
@@ -311,7 +306,7 @@ static void tick_send(struct flusher *f)
 static void on_tick(void *arg)
 {
     struct flusher *f = arg;
-    uint64_t now = now_ms();
+    uint64_t now = clock_monotonic_ms();
 
     if (!drains_empty(&f->drains) ||
         now - f->pass_at_ms >=

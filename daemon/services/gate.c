@@ -21,11 +21,6 @@ struct gate {
     bool calling; /* let_in is on the stack */
 };
 
-static uint64_t now_ms(void)
-{
-    return clock_monotonic_us() / 1000;
-}
-
 struct gate *gate_new(const int64_t *max_wait_ms)
 {
     struct gate *g = mem_zalloc(sizeof(*g));
@@ -56,7 +51,8 @@ static void let_in(struct gate *g)
     while (!list_empty(&g->waiting)) {
         struct gate_pass *p =
             LIST_ENTRY(g->waiting.next, struct gate_pass, node);
-        bool late = now_ms() - p->since_ms > (uint64_t)*g->max_wait_ms;
+        bool late =
+            clock_monotonic_ms() - p->since_ms > (uint64_t)*g->max_wait_ms;
 
         if (!g->closed && !late && !has_room(g, p))
             break;
@@ -78,7 +74,7 @@ void gate_enter(struct gate *g, struct gate_pass *p, size_t cost,
                 gate_on_turn on_turn, void *arg)
 {
     p->cost = cost;
-    p->since_ms = now_ms();
+    p->since_ms = clock_monotonic_ms();
     p->on_turn = on_turn;
     p->arg = arg;
     if (g->n_waiting > 0 && g->waiting_bytes + cost > GATE_WAITING_BYTES) {

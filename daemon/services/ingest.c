@@ -103,11 +103,6 @@ struct ingest {
     struct log_limit limit;
 };
 
-static uint64_t now_ms(void)
-{
-    return clock_monotonic_us() / 1000;
-}
-
 /* ---- events and pairs ---- */
 
 static void event_done(struct ingest *in, struct pair *p, struct event *ev,
@@ -216,7 +211,7 @@ static void heard(struct ingest *in, const struct batch *b, int64_t redis_us)
 {
     in->heard_us = redis_us;
     in->heard_epoch = b->epoch;
-    in->heard_ms = now_ms();
+    in->heard_ms = clock_monotonic_ms();
 }
 
 /* Whether a new pair is better looked up before Redis is asked. The lookup is
@@ -226,7 +221,7 @@ static bool lookup_first(struct ingest *in)
     return in->engine->options->like_lookup == LOOKUP_STRICT &&
            in->miss_rate > RATE_ONE / 2 && in->open &&
            in->heard_epoch == in->epoch && in->heard_us > 0 &&
-           now_ms() - in->heard_ms < HEARD_MS &&
+           clock_monotonic_ms() - in->heard_ms < HEARD_MS &&
            ++in->n_new % PROBE_EVERY != 0 && pg_is_up(in->engine->pg);
 }
 
@@ -345,7 +340,7 @@ static void batch_fail(struct ingest *in, struct batch *b,
  * refused. */
 static void batch_again(struct ingest *in, struct batch *b)
 {
-    uint64_t now = now_ms();
+    uint64_t now = clock_monotonic_ms();
     struct list back;
 
     list_init(&back);
@@ -549,7 +544,7 @@ void ingest_open(struct ingest *in)
 void ingest_close(struct ingest *in, const char *why)
 {
     if (in->open || !in->closed_since_ms)
-        in->closed_since_ms = now_ms();
+        in->closed_since_ms = clock_monotonic_ms();
     in->open = false;
     in->epoch++;
     snprintf(in->why, sizeof(in->why), "%s", why);
@@ -600,7 +595,7 @@ int ingest_submit(struct ingest *in, const char *owner, size_t owner_len,
     struct pair *p;
     bool is_new;
 
-    if (!in->open && now_ms() - in->closed_since_ms >= HOLD_MS)
+    if (!in->open && clock_monotonic_ms() - in->closed_since_ms >= HOLD_MS)
         return INGEST_AWAY;
     if (in->n_events >= (size_t)in->engine->options->max_queue)
         return INGEST_OVERLOAD;

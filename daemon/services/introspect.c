@@ -188,7 +188,7 @@ void cmd_config(struct commands *c, struct request *rq, int argc,
 
 static void info_server(struct commands *c, struct buf *b)
 {
-    uint64_t up_s = (clock_monotonic_us() / 1000 - c->started_ms) / 1000;
+    uint64_t up_s = (clock_monotonic_ms() - c->started_ms) / 1000;
 
     buf_printf(b,
                "redis_version:7.0.0\r\n"
