@@ -47,11 +47,19 @@ def wait_for(condition, timeout=30.0, what="a condition"):
         pause = min(pause * 1.5, 0.1)
 
 
+class UnixConnection(redis_py.UnixDomainSocketConnection):
+    """redis-py 4.3 words a read error with the host and port of its
+    connection, which one on a unix socket does not have."""
+
+    host, port = "unix", 0
+
+
 def resp_client(socket_path, timeout=30.0, decode=True):
     """A plain client that never sends anything twice by itself."""
-    return redis_py.Redis(unix_socket_path=str(socket_path),
-                          decode_responses=decode, socket_timeout=timeout,
-                          retry=Retry(NoBackoff(), 0))
+    return redis_py.Redis(connection_pool=redis_py.ConnectionPool(
+        connection_class=UnixConnection, path=str(socket_path),
+        decode_responses=decode, socket_timeout=timeout,
+        retry=Retry(NoBackoff(), 0)))
 
 
 def unprivileged_user():

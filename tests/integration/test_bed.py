@@ -2,9 +2,12 @@
 """The test bed itself: that its checks fail when they should."""
 import os
 import pathlib
+import select
 import shutil
+import socket
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -89,6 +92,28 @@ def test_a_stopped_redis_does_not_answer(redis):
         redis.client(timeout=0.2).ping()
     redis.resume()
     assert redis.client().ping()
+
+
+def test_a_reset_is_a_connection_error(tmp_path):
+    """A peer that closes with something unread resets the connection."""
+    path = tmp_path / "s"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+
+        def close_unread():
+            peer = listener.accept()[0]
+            select.select([peer], [], [], 10)
+            peer.close()
+
+        thread = threading.Thread(target=close_unread)
+        thread.start()
+        pool = harness.resp_client(path).connection_pool
+        connection = pool.get_connection("PING")
+        connection.send_command("PING")
+        thread.join()
+        with pytest.raises(redis_py.ConnectionError):
+            connection.can_read(10)
 
 
 def alive(pid):
