@@ -233,7 +233,7 @@ void daemon_free(struct daemon *d)
     if (d->server)
         server_free(d->server);
     loop_end(d);
-    engine_scripts_free(d->scripts);
+    engine_scripts_free(d->scripts, SCRIPT_COUNT);
     free(d->password);
     free(d->redis_password);
     free(d);

@@ -130,7 +130,7 @@ void daemon_services_start(struct daemon *d)
 {
     struct engine *e = &d->like;
 
-    engine_scripts_make(&edge_like, d->scripts);
+    engine_scripts_make(&edge_like, NULL, d->scripts);
     e->kind = &edge_like;
     e->owner_type = (enum id_type)d->options->id_post;
     e->member_type = (enum id_type)d->options->id_user;

@@ -9,6 +9,7 @@
  * makes replays and older states change nothing; status - prev_status is the
  * row's true change, whatever Redis believed. */
 const struct edge_kind edge_like = {
+    .index = EDGE_LIKE,
     .name = "like",
     .registry = "post_set",
     .set_prefix = "post_user_like_set_",
@@ -70,6 +71,69 @@ const struct edge_kind edge_like = {
     .m_error = {M_EVENTS_UNLIKE_ERROR, M_EVENTS_LIKE_ERROR},
 };
 
+/* Both ends of an edge are counted in one statement, each user once and all
+ * sorted. A row that is newer brings its ctime: the time of the follow. */
+const struct edge_kind edge_follow = {
+    .index = EDGE_FOLLOW,
+    .name = "follow",
+    .registry = "follow_set",
+    .set_prefix = "user_follow_set_",
+    .hash_prefix = "user_follow_",
+    .owner_field = "user_id",
+    .member_field = "followee_id",
+    .has_lists = true,
+    .table = "user_follow",
+    .owner_column = "user_id",
+    .member_column = "followee_id",
+    .sql_lookup = "SELECT o.n, t.status, t.mtime, t.ctime"
+                  " FROM unnest($1, $2) WITH ORDINALITY AS o(owner, member, n)"
+                  " JOIN user_follow t"
+                  " ON t.user_id = o.owner AND t.followee_id = o.member",
+    .sql_write =
+        "WITH up AS ("
+        " INSERT INTO user_follow AS t"
+        " (user_id, followee_id, status, prev_status, ctime, mtime)"
+        " SELECT o.owner, o.member, o.status, 0, o.ctime, o.mtime"
+        " FROM unnest($1, $2, $3, $4, $5)"
+        " AS o(owner, member, status, ctime, mtime)"
+        " ON CONFLICT (user_id, followee_id) DO UPDATE SET"
+        " prev_status = t.status, status = excluded.status,"
+        " ctime = excluded.ctime, mtime = excluded.mtime"
+        " WHERE excluded.mtime > t.mtime"
+        " OR (excluded.mtime = t.mtime AND excluded.status <> t.status)"
+        " RETURNING user_id, followee_id, status - prev_status AS change"
+        "), ends AS ("
+        " SELECT user_id, change AS following, 0 AS followers FROM up"
+        " UNION ALL SELECT followee_id, 0, change FROM up"
+        "), counted AS ("
+        " INSERT INTO user_follow_count AS c"
+        " (user_id, following_count, follower_count, mtime)"
+        " SELECT user_id, sum(following), sum(followers), now() FROM ends"
+        " GROUP BY user_id"
+        " HAVING sum(following) <> 0 OR sum(followers) <> 0 ORDER BY user_id"
+        " ON CONFLICT (user_id) DO UPDATE SET"
+        " following_count = c.following_count + excluded.following_count,"
+        " follower_count = c.follower_count + excluded.follower_count,"
+        " mtime = excluded.mtime"
+        ") SELECT count(*) FROM up",
+    .sql_list = {"SELECT followee_id, mtime, ctime FROM user_follow"
+                 " WHERE user_id = $1 AND status = 1"
+                 " AND (ctime, followee_id) < ($2, $3)"
+                 " ORDER BY ctime DESC, followee_id DESC LIMIT $4",
+                 "SELECT user_id, mtime, ctime FROM user_follow"
+                 " WHERE followee_id = $1 AND status = 1"
+                 " AND (ctime, user_id) < ($2, $3)"
+                 " ORDER BY ctime DESC, user_id DESC LIMIT $4"},
+    .m_changed = {M_EVENTS_UNFOLLOW_CHANGED, M_EVENTS_FOLLOW_CHANGED},
+    .m_same = {M_EVENTS_UNFOLLOW_SAME, M_EVENTS_FOLLOW_SAME},
+    .m_error = {M_EVENTS_UNFOLLOW_ERROR, M_EVENTS_FOLLOW_ERROR},
+};
+
+const struct edge_kind *const edge_kinds[EDGE_COUNT] = {
+    [EDGE_LIKE] = &edge_like,
+    [EDGE_FOLLOW] = &edge_follow,
+};
+
 static void put_local(struct buf *b, const char *name, const char *value)
 {
     if (value)
@@ -78,8 +142,29 @@ static void put_local(struct buf *b, const char *name, const char *value)
         buf_printf(b, "local %s = false\n", name);
 }
 
-char *edge_script(const struct edge_kind *kind, const char *common,
-                  const char *body)
+/* As the inside of a Lua string in single quotes. */
+static void put_quoted(struct buf *b, const char *s)
+{
+    for (; *s; s++) {
+        if (*s == '\'' || *s == '\\' || (unsigned char)*s < ' ')
+            buf_printf(b, "\\%03u", (unsigned char)*s);
+        else
+            buf_putc(b, *s);
+    }
+}
+
+static void put_list(struct buf *b, const char *name,
+                     const struct list_names *lists, enum list_side side)
+{
+    buf_printf(b, "local %s_PRE, %s_POST = '", name, name);
+    put_quoted(b, lists->pre[side]);
+    buf_puts(b, "', '");
+    put_quoted(b, lists->post[side]);
+    buf_puts(b, "'\n");
+}
+
+char *edge_script(const struct edge_kind *kind, const struct list_names *lists,
+                  const char *common, const char *body)
 {
     struct buf b = {0};
 
@@ -91,6 +176,13 @@ char *edge_script(const struct edge_kind *kind, const char *common,
     put_local(&b, "MEMBER_FIELD", kind->member_field);
     put_local(&b, "COUNTER_PRE", kind->counter_prefix);
     put_local(&b, "COUNTER_POST", kind->counter_suffix);
+    buf_printf(&b, "local LISTS = %s\n", kind->has_lists ? "true" : "false");
+    if (kind->has_lists) {
+        put_list(&b, "FOLLOW", lists, LIST_FOLLOW);
+        put_list(&b, "FANS", lists, LIST_FANS);
+    } else {
+        buf_puts(&b, "local FOLLOW_PRE, FOLLOW_POST, FANS_PRE, FANS_POST\n");
+    }
     buf_puts(&b, common);
     buf_puts(&b, body);
     buf_cstr(&b);

@@ -6,12 +6,18 @@
 #ifndef CORE_EDGE_H
 #define CORE_EDGE_H
 
+#include <stdbool.h>
+
 #include "core/ids.h"
+#include "core/list_names.h"
 #include "core/metrics.h"
+
+enum edge_index { EDGE_LIKE, EDGE_FOLLOW, EDGE_COUNT };
 
 /* `owner` is the id whose dirty set lists the edge (the post of a like),
  * `member` the other one (the user). All text is static. */
 struct edge_kind {
+    enum edge_index index;
     const char *name;        /* in likesync: keys, in logs, in tables */
     const char *registry;    /* set of owners with unsynced edges */
     const char *set_prefix;  /* + owner: members with an unsynced edge */
@@ -20,6 +26,9 @@ struct edge_kind {
     const char *member_field;
     const char *counter_prefix; /* + owner + counter_suffix; NULL: none */
     const char *counter_suffix;
+    /* Two sorted sets go with an edge (lua/lists.lua), and its ctime is the time
+     * of the present status 1, not of the first. */
+    bool has_lists;
     const char *table; /* and its key columns */
     const char *owner_column;
     const char *member_column;
@@ -32,8 +41,11 @@ struct edge_kind {
     const char *sql_write;
     /* $1 batch, $2 instance, $3 claimed_at, $4 owners, $5 deltas */
     const char *sql_orphans;
-    /* $1 owners → n, total */
+    /* $1 owners → n, total; NULL without counters */
     const char *sql_totals;
+    /* By enum list_side. $1 user, and from where on: $2 ctime, $3 id; $4 how many
+     * → id, mtime, ctime of status 1, newest first */
+    const char *sql_list[2];
 
     /* Metrics by verb (0 take back, 1 make) and result. */
     enum metric_id m_changed[2];
@@ -42,10 +54,13 @@ struct edge_kind {
 };
 
 extern const struct edge_kind edge_like;
+extern const struct edge_kind edge_follow;
+extern const struct edge_kind *const edge_kinds[EDGE_COUNT];
 
-/* Lua source of a script for this kind: the names above as locals, then
- * `common`, then `body`. An owned C string. */
-char *edge_script(const struct edge_kind *kind, const char *common,
-                  const char *body);
+/* Lua source of a script for this kind: the names above as locals (and those of
+ * the lists: NULL for a kind without), then `common`, then `body`. An owned C
+ * string. */
+char *edge_script(const struct edge_kind *kind, const struct list_names *lists,
+                  const char *common, const char *body);
 
 #endif

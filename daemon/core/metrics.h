@@ -25,6 +25,18 @@
       "verb=\"unlike\",result=\"same\"", "")                                   \
     X(EVENTS_UNLIKE_ERROR, COUNTER, "likesyncd_events_total",                  \
       "verb=\"unlike\",result=\"error\"", "")                                  \
+    X(EVENTS_FOLLOW_CHANGED, COUNTER, "likesyncd_events_total",                \
+      "verb=\"follow\",result=\"changed\"", "")                                \
+    X(EVENTS_FOLLOW_SAME, COUNTER, "likesyncd_events_total",                   \
+      "verb=\"follow\",result=\"same\"", "")                                   \
+    X(EVENTS_FOLLOW_ERROR, COUNTER, "likesyncd_events_total",                  \
+      "verb=\"follow\",result=\"error\"", "")                                  \
+    X(EVENTS_UNFOLLOW_CHANGED, COUNTER, "likesyncd_events_total",              \
+      "verb=\"unfollow\",result=\"changed\"", "")                              \
+    X(EVENTS_UNFOLLOW_SAME, COUNTER, "likesyncd_events_total",                 \
+      "verb=\"unfollow\",result=\"same\"", "")                                 \
+    X(EVENTS_UNFOLLOW_ERROR, COUNTER, "likesyncd_events_total",                \
+      "verb=\"unfollow\",result=\"error\"", "")                                \
     X(EVENTS_ASSUMED, COUNTER, "likesyncd_events_assumed_total", "",           \
       "Events judged without knowing what PostgreSQL holds.")                  \
     X(QUEUE_EVENTS, GAUGE, "likesyncd_queue_events", "",                       \

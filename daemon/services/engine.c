@@ -25,21 +25,23 @@ static const struct {
     {SCRIPT_COUNTS, "counts", lua_counts},
 };
 
-void engine_scripts_make(const struct edge_kind *kind,
-                         struct redis_script *scripts)
+int engine_scripts_make(const struct edge_kind *kind,
+                        const struct list_names *lists,
+                        struct redis_script *scripts)
 {
     for (size_t i = 0; i < ARRAY_LEN(script_table); i++) {
         struct redis_script *s = &scripts[script_table[i].id];
 
         s->name = script_table[i].name;
-        s->source = edge_script(kind, lua_common, script_table[i].body);
+        s->source = edge_script(kind, lists, lua_common, script_table[i].body);
         s->sha[0] = '\0';
     }
+    return SCRIPT_COUNT;
 }
 
-void engine_scripts_free(struct redis_script *scripts)
+void engine_scripts_free(struct redis_script *scripts, int n)
 {
-    for (int i = 0; i < SCRIPT_COUNT; i++)
+    for (int i = 0; i < n; i++)
         free((char *)(uintptr_t)scripts[i].source);
 }
 

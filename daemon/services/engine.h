@@ -33,6 +33,7 @@ struct engine {
     const struct edge_kind *kind;
     enum id_type owner_type;
     enum id_type member_type;
+    const struct list_names *lists; /* ref; NULL for a kind without */
     struct uv_loop_s *loop;
     const struct options *options;
     struct redis *redis;
@@ -43,11 +44,12 @@ struct engine {
     char instance[32]; /* this process, in batch ids and the ledger */
 };
 
-/* Fills SCRIPT_COUNT scripts for a kind; engine_scripts_free frees their
- * sources. */
-void engine_scripts_make(const struct edge_kind *kind,
-                         struct redis_script *scripts);
-void engine_scripts_free(struct redis_script *scripts);
+/* Fills in the scripts of a kind and returns how many it has, at most
+ * SCRIPT_COUNT; engine_scripts_free frees their sources. */
+int engine_scripts_make(const struct edge_kind *kind,
+                        const struct list_names *lists,
+                        struct redis_script *scripts);
+void engine_scripts_free(struct redis_script *scripts, int n);
 
 /* ---- script arguments ---- */
 
