@@ -4,7 +4,6 @@
 #include "core/ids.h"
 
 #include <inttypes.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -166,7 +165,18 @@ static bool is_valid_text(const char *s, size_t len)
 static bool needs_escape(unsigned char c)
 {
     return c <= ' ' || c == 0x7f || c == '%' || c == '_' || c == '{' ||
-           c == '}';
+           c == '}' || c == ':';
+}
+
+/* Ids that would read as a part of our own key names. */
+static bool is_own_word(const char *s, size_t len)
+{
+    static const char *const words[] = {"set", "likesync"};
+    for (size_t i = 0; i < ARRAY_LEN(words); i++) {
+        if (len == strlen(words[i]) && memcmp(s, words[i], len) == 0)
+            return true;
+    }
+    return false;
 }
 
 static int parse_text(const char *s, size_t len, char *out, size_t *len_r)
@@ -174,11 +184,11 @@ static int parse_text(const char *s, size_t len, char *out, size_t *len_r)
     static const char digits[] = "0123456789ABCDEF";
     if (!is_valid_text(s, len))
         return -1;
-    bool is_set = len == 3 && memcmp(s, "set", 3) == 0;
+    bool own_word = is_own_word(s, len);
     size_t n = 0;
     for (size_t i = 0; i < len; i++) {
         unsigned char c = (unsigned char)s[i];
-        if (needs_escape(c) || (is_set && i == 0)) {
+        if (needs_escape(c) || (own_word && i == 0)) {
             out[n++] = '%';
             out[n++] = digits[c >> 4];
             out[n++] = digits[c & 15];
@@ -250,6 +260,19 @@ int id_parse(enum id_type t, const char *s, size_t len, char out[ID_KEY_MAX],
     if (rc != 0)
         *why_r = types[t].expected;
     return rc;
+}
+
+bool id_may_hold(enum id_type t, char c)
+{
+    switch (t) {
+    case ID_BIGINT:
+        return c >= '0' && c <= '9';
+    case ID_UUID:
+        return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || c == '-';
+    case ID_TEXT:
+        return c == '%' || !needs_escape((unsigned char)c);
+    }
+    return true;
 }
 
 /* A key form is what comes out again when its raw form is parsed. */

@@ -4,15 +4,17 @@
  * Key form is how an id stands in Redis key names and set members:
  *   bigint  decimal, no leading zeros
  *   uuid    lower case, 8-4-4-4-12
- *   text    UTF-8 of 1 to 128 bytes; '%', '_', '{', '}', space and bytes below
- *           0x21 or 0x7f are written %XX (upper-case hex), and the id "set" as
- *           "%73et". So no two ids share a key, `post_user_like_set_5` is
- *           always a set, and key forms hold no space.
+ *   text    UTF-8 of 1 to 128 bytes; '%', '_', '{', '}', ':', 0x7f and bytes
+ *           below 0x21 are written %XX (upper-case hex), the id "set" as
+ *           "%73et" and the id "likesync" as "%6Cikesync". So no two ids share
+ *           a key, `post_user_like_set_5` is always a set, `{user}:follow` never
+ *           starts with `likesync:`, and key forms hold no space.
  * Raw form is what the client sent, made canonical: key form without the
  * escapes. */
 #ifndef CORE_IDS_H
 #define CORE_IDS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -39,6 +41,8 @@ MUST_CHECK int id_parse(enum id_type t, const char *s, size_t len,
 /* Checks that s is exactly a key form (a member that somebody else put into a
  * set may not be). */
 MUST_CHECK int id_check_key(enum id_type t, const char *s, size_t len);
+/* Whether a key form may hold this byte. */
+bool id_may_hold(enum id_type t, char c);
 /* Appends the raw form of a valid key form. */
 void id_put_raw(enum id_type t, const char *key, size_t len, struct buf *out);
 /* Appends the PostgreSQL binary value (without its length word) of a valid key

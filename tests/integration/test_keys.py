@@ -362,7 +362,8 @@ TEXT_IDS = [
     "b_c", "a%5Fb", "a b", " a", "a ", " ", "{a}", "{", "set_a", "a_set",
     "1_counter", "user_like_a", "7", "07", "é", "e\u0301", "日本語", "😀",
     "x" * 128, "é" * 64, "\x01", "a\nb", "a\r\nb", "\x7f", "'", '"', "\\",
-    "NULL", "{user}", "a,b",
+    "NULL", "{user}", "a,b", "likesync", "%6Cikesync", "likesync:state:like",
+    ":", "a:b", "a%3Ab",
 ]
 
 

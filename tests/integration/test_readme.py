@@ -154,11 +154,13 @@ def test_text_ids_stand_in_keys_as_it_says(bed, redis, cluster):
     bed.databases.append(pg)
     daemon = bed.daemon(redis, pg, ids_user="text", ids_post="text")
     with daemon.client() as client:
-        for user, post in (("a_b", "x"), ("set", "y"), ("\x7f{ %}\x01", "z")):
+        for user, post in (("a_b", "x"), ("set", "y"), ("\x7f{ %:}\x01", "z"),
+                           ("likesync", "z")):
             assert client.execute_command("LIKE", user, post) == 1
     keys = redis.client()
     for key in ("post_user_like_x_a%5Fb", "post_user_like_y_%73et",
-                "post_user_like_z_%7F%7B%20%25%7D%01"):
+                "post_user_like_z_%7F%7B%20%25%3A%7D%01",
+                "post_user_like_z_%6Cikesync"):
         assert keys.exists(key), key
     assert keys.hget("post_user_like_x_a%5Fb", "user_id") == "a_b"
 

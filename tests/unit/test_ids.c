@@ -113,7 +113,8 @@ static void test_text(void **state)
     char longest[ID_TEXT_MAX + 2];
     (void)state;
     check_id(ID_TEXT, "alice", "alice");
-    check_id(ID_TEXT, "a:b/c-d.e@f", "a:b/c-d.e@f");
+    check_id(ID_TEXT, "a!b/c-d.e@f", "a!b/c-d.e@f");
+    check_id(ID_TEXT, "a:b:", "a%3Ab%3A");
     check_id(ID_TEXT, "a_b", "a%5Fb");
     check_id(ID_TEXT, "%5F", "%255F");
     check_id(ID_TEXT, "{a} \t\n\x1f\x7f", "%7Ba%7D%20%09%0A%1F%7F");
@@ -121,6 +122,11 @@ static void test_text(void **state)
     check_id(ID_TEXT, "sets", "sets");
     check_id(ID_TEXT, "set_1", "set%5F1");
     check_id(ID_TEXT, "SET", "SET");
+    check_id(ID_TEXT, "likesync", "%6Cikesync");
+    check_id(ID_TEXT, "likesync:", "likesync%3A");
+    check_id(ID_TEXT, "likesyncd", "likesyncd");
+    check_id(ID_TEXT, "likesyn", "likesyn");
+    check_id(ID_TEXT, "Likesync", "Likesync");
     check_id(ID_TEXT, "h\xc3\xa9 \xe2\x82\xac \xf0\x9f\x91\x8d",
              "h\xc3\xa9%20\xe2\x82\xac%20\xf0\x9f\x91\x8d");
     memset(longest, '_', sizeof(longest));
@@ -213,6 +219,11 @@ static void test_check_key(void **state)
         {ID_TEXT, "\xff"},
         {ID_TEXT, "%FF"},
         {ID_TEXT, "%73ets"},
+        {ID_TEXT, "likesync"},
+        {ID_TEXT, "%6cikesync"},
+        {ID_TEXT, "%6Cikesyncd"},
+        {ID_TEXT, "a:b"},
+        {ID_TEXT, "%3a"},
     };
     char longer[ID_KEY_MAX + 1];
     (void)state;
@@ -263,6 +274,8 @@ static void test_conversions(void **state)
     check_convert(ID_TEXT, "a%5Fb%20\xc3\xa9", "a_b \xc3\xa9", "a_b \xc3\xa9",
                   6);
     check_convert(ID_TEXT, "%73et", "set", "set", 3);
+    check_convert(ID_TEXT, "%6Cikesync", "likesync", "likesync", 8);
+    check_convert(ID_TEXT, "a%3Ab", "a:b", "a:b", 3);
 }
 
 static void check_binary_refused(enum id_type t, const char *p, size_t len)
@@ -319,6 +332,41 @@ static void test_compare(void **state)
     check_order(ID_TEXT, "%5Fa", "%5Fb");
     check_order(ID_TEXT, "z", "\xc3\xa9");
     check_order(ID_TEXT, "%73et", "set2");
+    check_order(ID_TEXT, "%6Cikesync", "likesyncd");
+    check_order(ID_TEXT, "likesyn", "%6Cikesync");
+    check_order(ID_TEXT, "9", "%3A");
+}
+
+/* Every key form is made of what id_may_hold names, and each byte that it names
+ * stands in some key form. */
+static void test_bytes_of_keys(void **state)
+{
+    bool seen[256] = {false};
+    char key[ID_KEY_MAX];
+    size_t len = 0;
+    const char *why;
+    (void)state;
+    for (int c = 1; c < 256; c++) {
+        /* As far as they are UTF-8: alone, and as a first or second byte. */
+        const char raws[][2] = {
+            {(char)c, 'a'}, {(char)c, '\x80'}, {'\xc3', (char)c}};
+        for (size_t i = 0; i < ARRAY_LEN(raws); i++) {
+            if (id_parse(ID_TEXT, raws[i], 2, key, &len, &why) != 0)
+                continue;
+            for (size_t j = 0; j < len; j++)
+                seen[(unsigned char)key[j]] = true;
+        }
+    }
+    for (int c = 0; c < 0x80; c++)
+        assert_int_equal(id_may_hold(ID_TEXT, (char)c), seen[c]);
+    for (int c = 0x80; c < 256; c++)
+        assert_true(id_may_hold(ID_TEXT, (char)c) || !seen[c]);
+    for (int c = 0; c < 256; c++) {
+        bool digit = c >= '0' && c <= '9';
+        assert_int_equal(id_may_hold(ID_BIGINT, (char)c), digit);
+        assert_int_equal(id_may_hold(ID_UUID, (char)c),
+                         digit || (c >= 'a' && c <= 'f') || c == '-');
+    }
 }
 
 int main(void)
@@ -334,6 +382,7 @@ int main(void)
         cmocka_unit_test(test_conversions),
         cmocka_unit_test(test_from_binary_refuses),
         cmocka_unit_test(test_compare),
+        cmocka_unit_test(test_bytes_of_keys),
     };
     return cmocka_run_group_tests_name("ids", tests, NULL, NULL);
 }
