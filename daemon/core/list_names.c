@@ -2,6 +2,7 @@
 /* Keys of lists, made from their templates and taken apart again. */
 #include "core/list_names.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,8 +15,8 @@ static void split(struct list_names *n, enum list_side side,
 {
     const char *at = strstr(template, placeholder);
 
-    n->pre[side] = mem_strdup(template);
-    n->pre[side][at - template] = '\0';
+    assert(at);
+    n->pre[side] = mem_strndup(template, (size_t)(at - template));
     n->post[side] = mem_strdup(at + strlen(placeholder));
 }
 
