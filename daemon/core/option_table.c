@@ -17,6 +17,9 @@
     .type = OPTION_ADDRESS_LIST, .fallback = (text), .min = (least),           \
     .max = OPTIONS_MAX_LISTEN
 
+/* A key name is matched against others step by step (option_keys.c). */
+enum { KEY_TEMPLATE_MAX = 200 };
+
 #define KIB (INT64_C(1) << 10)
 #define MIB (INT64_C(1) << 20)
 
@@ -45,6 +48,8 @@ static const char *check_key(const char *template)
 
     if (!user || strstr(user + 1, "{user}"))
         return "expected a key name with {user} in it exactly once";
+    if (strlen(template) > KEY_TEMPLATE_MAX)
+        return "expected a key name of at most 200 bytes";
     if (is_taken(template))
         return "expected a key name that does not start with likesync:, post_ "
                "or user_follow_, which are taken";
@@ -149,14 +154,29 @@ const struct option OPTION_TABLE[] = {
      .help = "time that a batch waits for a row lock"},
 
     {FIELD("keys", "follow", key_follow), STRING("{user}:follow"),
-     .check = check_key, .help = "sorted set of those whom a user follows; not used yet"},
+     .check = check_key, .help = "sorted set of those whom a user follows"},
     {FIELD("keys", "fans", key_fans), STRING("{user}:fans"),
-     .check = check_key, .help = "sorted set of those who follow a user; not used yet"},
+     .check = check_key, .help = "sorted set of those who follow a user"},
 
     {FIELD("like", "lookup", like_lookup), ENUM("strict", LOOKUP_MODES),
      .reloadable = true,
      .help = "a state that Redis does not know: ask PostgreSQL, or assume "
              "\"not liked\""},
+
+    {FIELD("follow", "lookup", follow_lookup), ENUM("strict", LOOKUP_MODES),
+     .reloadable = true,
+     .help = "a state that Redis does not know: ask PostgreSQL, or assume "
+             "\"not followed\""},
+    {FIELD("follow", "max_following", follow_max_following),
+     INT("0", 0, 1000000000), .reloadable = true,
+     .help = "most people a user may follow; 0 is no limit"},
+    {FIELD("follow", "idle_ttl", follow_idle_ttl_s),
+     INT("604800", 60, 31536000), .zero = true, .unit = "s",
+     .reloadable = true,
+     .help = "time that a clean list which nobody reads stays in Redis; 0 is "
+             "for ever"},
+    {FIELD("follow", "page_max", follow_page_max), INT("10000", 1, 100000),
+     .reloadable = true, .help = "most entries of one page"},
 
     {FIELD("cache", "ttl", cache_ttl_s), INT("3600", 60, 604800), .unit = "s",
      .reloadable = true, .help = "time that a clean state stays in Redis"},

@@ -15,7 +15,7 @@
 /* How the text is read, and the type of the field in struct options. */
 enum option_type {
     OPTION_STRING,      /* char *, owned */
-    OPTION_INT,         /* int64_t, min to max */
+    OPTION_INT,         /* int64_t, min to max; or 0, see zero */
     OPTION_OCTAL,       /* int64_t, min to max */
     OPTION_ENUM,        /* int64_t, an index of words */
     OPTION_ADDRESS,     /* struct address */
@@ -35,6 +35,7 @@ struct option {
     const char *help;
     enum option_type type;
     bool reloadable;
+    bool zero;   /* OPTION_INT: 0 is taken, too, though it is below min */
     bool hidden; /* may hold a password: not shown in messages */
 };
 

@@ -45,7 +45,7 @@ static const char *parse_number(const struct option *row, const char *text,
         rc = parse_octal(text, &v);
     else
         rc = num_parse_i64(text, strlen(text), &v);
-    if (rc < 0 || v < row->min || v > row->max)
+    if (rc < 0 || ((v < row->min || v > row->max) && !(row->zero && v == 0)))
         return OUT_OF_BOUNDS;
     *field = v;
     return NULL;
@@ -216,7 +216,8 @@ void option_describe(const struct option *row, struct buf *out)
     case OPTION_STRING:
         break;
     case OPTION_INT:
-        buf_printf(out, "%" PRId64 " to %" PRId64, row->min, row->max);
+        buf_printf(out, "%s%" PRId64 " to %" PRId64, row->zero ? "0, or " : "",
+                   row->min, row->max);
         if (row->unit)
             buf_printf(out, " %s", row->unit);
         break;

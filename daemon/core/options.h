@@ -64,6 +64,13 @@ struct options {
     char *key_fans;   /* owned; holds {user} once */
 
     int64_t like_lookup; /* like.lookup: enum lookup_mode */
+
+    /* [follow] */
+    int64_t follow_lookup;        /* enum lookup_mode */
+    int64_t follow_max_following; /* 0 none */
+    int64_t follow_idle_ttl_s;    /* idle_ttl: 0 for ever, else at least 60 */
+    int64_t follow_page_max;      /* entries of one page */
+
     int64_t cache_ttl_s; /* cache.ttl, at least 60 */
 
     /* [flush] */
@@ -87,7 +94,8 @@ void options_free(struct options *o);
  * (without the value where that may be a secret or is not known). All faults
  * of the file are reported, not only the first. Also checks what needs more
  * than one option, such as a TCP address that is not loopback without a
- * password_file, batch_rows below claim_rows, tls: without support. */
+ * password_file, batch_rows below claim_rows, tls: without support, key names
+ * that could meet. */
 MUST_CHECK int options_load(struct options *o, const char *path,
                             struct buf *errors);
 

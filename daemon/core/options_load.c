@@ -6,6 +6,7 @@
 
 #include "base/mem.h"
 #include "core/config_reader.h"
+#include "core/option_keys.h"
 #include "core/option_table.h"
 
 /* The most memory that the arguments of one request may take. */
@@ -294,6 +295,29 @@ static void check_sizes(struct loader *ld)
                  "flush.lease_ms together, which a batch may live");
 }
 
+static void check_key_names(struct loader *ld)
+{
+    static const char OWN[] =
+        "expected a key name that cannot be one of the daemon's own, such as "
+        "follow_set, post_set or likesync:..., for any user";
+    const struct options *o = ld->o;
+    enum id_type type = (enum id_type)o->id_user;
+    struct buf expected = {0};
+
+    if (key_meets_own(o->key_follow, type))
+        CONFLICT(ld, key_follow, OWN);
+    if (key_meets_own(o->key_fans, type))
+        CONFLICT(ld, key_fans, OWN);
+    if (!key_meets_key(o->key_follow, o->key_fans, type))
+        return;
+    buf_printf(&expected,
+               "expected a key name that cannot be the keys.follow of another "
+               "user (\"%s\", ids of type %s)",
+               o->key_follow, id_type_name(type));
+    CONFLICT(ld, key_fans, buf_cstr(&expected));
+    buf_free(&expected);
+}
+
 static void check_together(struct loader *ld)
 {
     const struct options *o = ld->o;
@@ -306,8 +330,7 @@ static void check_together(struct loader *ld)
         CONFLICT(ld, redis_address,
                  "expected unix: or tcp:, this build has no TLS support for "
                  "Redis");
-    if (strcmp(o->key_follow, o->key_fans) == 0)
-        CONFLICT(ld, key_fans, "expected another name than keys.follow");
+    check_key_names(ld);
 }
 
 int options_load(struct options *o, const char *path, struct buf *errors)

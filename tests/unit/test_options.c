@@ -108,6 +108,11 @@ static const char DEFAULTS[] =
     "fans = {user}:fans\n"
     "[like]\n"
     "lookup = strict                ; strict or optimistic\n"
+    "[follow]\n"
+    "lookup = strict                ; strict or optimistic\n"
+    "max_following = 0              ; no limit\n"
+    "idle_ttl = 604800              ; seconds\n"
+    "page_max = 10000\n"
     "[cache]\n"
     "ttl = 3600                     ; seconds\n"
     "[flush]\n"
@@ -188,6 +193,8 @@ static void test_values(void **state)
                   "[ids]\nuser = uuid\npost = text\n"
                   "[redis]\naddress = unix:/r.sock\n"
                   "[like]\nlookup = optimistic\n"
+                  "[follow]\nlookup = optimistic\n"
+                  "max_following = 1000000000\nidle_ttl = 0\npage_max = 1\n"
                   "[metrics]\nlisten =\n"
                   "[log]\nlevel = debug\n"
                   "[server]\nidle_timeout = 60\n");
@@ -202,6 +209,10 @@ static void test_values(void **state)
     assert_int_equal(o.id_post, ID_TEXT);
     assert_int_equal(o.redis_address.kind, ADDRESS_UNIX);
     assert_int_equal(o.like_lookup, LOOKUP_OPTIMISTIC);
+    assert_int_equal(o.follow_lookup, LOOKUP_OPTIMISTIC);
+    assert_int_equal(o.follow_max_following, 1000000000);
+    assert_int_equal(o.follow_idle_ttl_s, 0);
+    assert_int_equal(o.follow_page_max, 1);
     assert_string_equal(o.metrics_listen, "");
     assert_int_equal(o.log_level, LOG_LEVEL_DEBUG);
     assert_int_equal(o.idle_timeout_s, 60);
@@ -232,6 +243,38 @@ static void test_bad_values(void **state)
     assert_faults("[server]\nsocket_mode = 01000\n",
                   "t.ini:2: server.socket_mode = \"01000\": "
                   "expected octal, 0000 to 0777\n");
+}
+
+static void test_bad_follow_values(void **state)
+{
+    static const char *const GOOD[] = {"0", "60", "31536000"};
+    static const char *const BAD[] = {"1", "59", "31536001", "-1", ""};
+    struct options o;
+    char text[128], expected[256];
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(GOOD); i++) {
+        snprintf(text, sizeof(text), "[follow]\nidle_ttl = %s\n", GOOD[i]);
+        load_good(&o, text);
+        assert_int_equal(o.follow_idle_ttl_s, atoi(GOOD[i]));
+        options_free(&o);
+    }
+    for (size_t i = 0; i < ARRAY_LEN(BAD); i++) {
+        snprintf(text, sizeof(text), "[follow]\nidle_ttl = %s\n", BAD[i]);
+        snprintf(expected, sizeof(expected),
+                 "t.ini:2: follow.idle_ttl = \"%s\": "
+                 "expected 0, or 60 to 31536000 s\n",
+                 BAD[i]);
+        assert_faults(text, expected);
+    }
+    assert_faults("[follow]\nlookup = lax\nmax_following = 1000000001\n"
+                  "page_max = 0\n",
+                  "t.ini:2: follow.lookup = \"lax\": "
+                  "expected strict or optimistic\n"
+                  "t.ini:3: follow.max_following = \"1000000001\": "
+                  "expected 0 to 1000000000\n"
+                  "t.ini:4: follow.page_max = \"0\": "
+                  "expected 1 to 100000\n");
 }
 
 static void test_bad_lists(void **state)
@@ -282,11 +325,57 @@ static void test_key_names(void **state)
                  TAKEN[i]);
         assert_faults(text, expected);
     }
-    assert_faults("[keys]\nfollow = x:{user}\nfans = x:{user}\n",
-                  "t.ini:3: keys.fans = \"x:{user}\": "
-                  "expected another name than keys.follow\n");
     load_good(&o, "[keys]\nfollow = follow:{user}\nfans = fans:{user}:z\n");
     assert_string_equal(o.key_follow, "follow:{user}");
+    options_free(&o);
+}
+
+static void test_long_key_names(void **state)
+{
+    struct buf errors = {0};
+    struct options o;
+    char text[300];
+
+    (void)state;
+    snprintf(text, sizeof(text), "[keys]\nfans = {user}%0194d\n", 0);
+    load_good(&o, text);
+    options_free(&o);
+    snprintf(text, sizeof(text), "[keys]\nfans = {user}%0195d\n", 0);
+    assert_int_equal(load_bytes(&o, text, strlen(text), &errors), -1);
+    assert_non_null(strstr(buf_cstr(&errors),
+                           ": expected a key name of at most 200 bytes\n"));
+    options_free(&o);
+    buf_free(&errors);
+}
+
+/* Which names meet is tested in test_option_keys.c. */
+static void test_key_names_that_meet(void **state)
+{
+    struct options o;
+
+    (void)state;
+    assert_faults("[keys]\nfollow = x{user}\nfans = x{user}\n",
+                  "t.ini:3: keys.fans = \"x{user}\": expected a key name that "
+                  "cannot be the keys.follow of another user (\"x{user}\", "
+                  "ids of type bigint)\n");
+    load_good(&o, "[keys]\nfollow = follow:{user}\n");
+    options_free(&o);
+    assert_faults("[keys]\nfollow = follow:{user}\n[ids]\nuser = text\n",
+                  "t.ini: keys.fans = \"{user}:fans\": expected a key name "
+                  "that cannot be the keys.follow of another user "
+                  "(\"follow:{user}\", ids of type text)\n");
+    load_good(&o, "[keys]\nfollow = follow:{user}\nfans = fans:{user}\n"
+                  "[ids]\nuser = text\n");
+    options_free(&o);
+    assert_faults("[keys]\nfollow = {user}_set\nfans = like{user}:fans\n"
+                  "[ids]\nuser = text\n",
+                  "t.ini:2: keys.follow = \"{user}_set\": expected a key name "
+                  "that cannot be one of the daemon's own, such as follow_set, "
+                  "post_set or likesync:..., for any user\n"
+                  "t.ini:3: keys.fans = \"like{user}:fans\": expected a key "
+                  "name that cannot be one of the daemon's own, such as "
+                  "follow_set, post_set or likesync:..., for any user\n");
+    load_good(&o, "[keys]\nfollow = {user}_set\nfans = like{user}:fans\n");
     options_free(&o);
 }
 
@@ -631,17 +720,23 @@ static void test_reload(void **state)
               "idle_timeout = 3\n"
               "[ids]\nuser = text\n[redis]\ndb = 1\n"
               "[postgres]\nconninfo = password=hunter2\n"
-              "[keys]\nfans = fans:{user}\n"
+              "[keys]\nfans = {user}:f\n"
               "[like]\nlookup = optimistic\n[cache]\nttl = 100\n"
+              "[follow]\nlookup = optimistic\nmax_following = 8\n"
+              "idle_ttl = 90\npage_max = 9\n"
               "[flush]\ninterval_ms = 4\nbatch_rows = 7\nclaim_rows = 6\n"
               "lease_ms = 5000\n[log]\nlevel = debug\n");
-    assert_int_equal(options_reload(&o, &from, &notes), 12);
+    assert_int_equal(options_reload(&o, &from, &notes), 16);
     assert_int_equal(o.max_clients, 1);
     assert_int_equal(o.max_pipeline, 2);
     assert_int_equal(o.output_soft_bytes, 30000);
     assert_int_equal(o.output_hard_bytes, 100000);
     assert_int_equal(o.idle_timeout_s, 3);
     assert_int_equal(o.like_lookup, LOOKUP_OPTIMISTIC);
+    assert_int_equal(o.follow_lookup, LOOKUP_OPTIMISTIC);
+    assert_int_equal(o.follow_max_following, 8);
+    assert_int_equal(o.follow_idle_ttl_s, 90);
+    assert_int_equal(o.follow_page_max, 9);
     assert_int_equal(o.cache_ttl_s, 100);
     assert_int_equal(o.flush_interval_ms, 4);
     assert_int_equal(o.flush_batch_rows, 7);
@@ -662,7 +757,7 @@ static void test_reload(void **state)
     options_init(&from);
     from.log_level = LOG_LEVEL_DEBUG;
     from.max_clients = 1;
-    assert_int_equal(options_reload(&o, &from, &notes), 10);
+    assert_int_equal(options_reload(&o, &from, &notes), 14);
     assert_string_equal(buf_cstr(&notes), "");
     assert_int_equal(options_reload(&o, &from, &notes), 0);
     options_free(&from);
@@ -719,7 +814,8 @@ static void test_print_round_trip(void **state)
     load_good(&o, "[server]\nlisten = unix:/a b.example.com:5 [::1]:6\n"
                   "admin_listen =\nsocket_mode = 7\npassword_file = /p\n"
                   "[ids]\nuser = uuid\npost = text\n[metrics]\nlisten =\n"
-                  "[log]\nlevel = error\n[flush]\nledger_keep = 3600\n");
+                  "[log]\nlevel = error\n[flush]\nledger_keep = 3600\n"
+                  "[follow]\nidle_ttl = 0\n");
     assert_round_trip(&o);
     options_free(&o);
 }
@@ -845,8 +941,11 @@ int main(void)
         cmocka_unit_test(test_no_other_options),
         cmocka_unit_test(test_values),
         cmocka_unit_test(test_bad_values),
+        cmocka_unit_test(test_bad_follow_values),
         cmocka_unit_test(test_bad_lists),
         cmocka_unit_test(test_key_names),
+        cmocka_unit_test(test_long_key_names),
+        cmocka_unit_test(test_key_names_that_meet),
         cmocka_unit_test(test_metrics_listen),
         cmocka_unit_test(test_unknown),
         cmocka_unit_test(test_duplicates),
