@@ -83,6 +83,18 @@ static int verb_resume(struct ctl *ctl)
     return print_simple(ctl, 2, words);
 }
 
+#define TIME_NAME  "synced_through_us" /* ends the names of times */
+#define NAME_WIDTH 25
+
+static bool is_time(const char *name)
+{
+    size_t n = strlen(name);
+    size_t end = sizeof(TIME_NAME) - 1;
+
+    return n >= end && strcmp(name + n - end, TIME_NAME) == 0;
+}
+
+/* The name loses its unit. */
 static void print_time(const char *name, int64_t us)
 {
     time_t seconds = (time_t)(us / 1000000);
@@ -91,17 +103,17 @@ static void print_time(const char *name, int64_t us)
 
     if (us > 0 && gmtime_r(&seconds, &tm))
         strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S UTC", &tm);
-    printf("%-18s %s\n", name, text);
+    printf("%-*.*s %s\n", NAME_WIDTH, (int)strlen(name) - 3, name, text);
 }
 
 static void print_field(const char *name, const struct resp_value *value)
 {
     if (value->type != RESP_T_INT)
-        printf("%-18s %s\n", name, value->str ? value->str : "");
-    else if (strcmp(name, "synced_through_us") == 0)
-        print_time("synced_through", value->num);
+        printf("%-*s %s\n", NAME_WIDTH, name, value->str ? value->str : "");
+    else if (is_time(name))
+        print_time(name, value->num);
     else
-        printf("%-18s %lld\n", name, (long long)value->num);
+        printf("%-*s %lld\n", NAME_WIDTH, name, (long long)value->num);
 }
 
 static int verb_status(struct ctl *ctl)
@@ -127,7 +139,7 @@ static int64_t field(const struct resp_value *v, const char *name)
     return 0;
 }
 
-/* Posts that still have something unsynced; negative with the reason in why. */
+/* Posts and users that still have something unsynced; negative with the reason in why. */
 static int64_t left_to_drain(struct ctl_conn *watch, struct buf *why)
 {
     const char *words[] = {"FLUSHER", "STATUS"};
@@ -155,8 +167,9 @@ static void draw_bar(int64_t left, int64_t most, bool done)
 
     if (!done && most > 0)
         full = (int)((BAR - 1) * (most - left) / most);
-    fprintf(stderr, "\rdraining [%.*s%*s] %lld posts left\033[K", full,
-            "##############################", BAR - full, "", (long long)left);
+    fprintf(stderr, "\rdraining [%.*s%*s] %lld posts and users left\033[K",
+            full, "##############################", BAR - full, "",
+            (long long)left);
 }
 
 /* The figures of STATUS are those of the last tick, so the first are asked for

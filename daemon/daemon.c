@@ -19,7 +19,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "core/metrics.h"
-#include "services/flusher.h"
+#include "services/flushers.h"
 
 #define STATUS_MS  1000
 #define DRAIN_MS   6000 /* of the 10 s in which SIGTERM ends */
@@ -41,21 +41,19 @@ static void on_status(void *arg)
     struct daemon *d = arg;
     struct flusher_status st;
     uint64_t now = clock_monotonic_ms();
-    int64_t unsynced;
-    double lag = 0;
+    double lag;
 
     metric_set(M_LOOP_DELAY, now > d->status_due_ms
                                  ? (double)(now - d->status_due_ms) / 1000
                                  : 0);
     d->status_due_ms = now + STATUS_MS;
-    flusher_status(d->flusher, &st);
-    unsynced = st.owners_dirty + st.owners_on_record;
-    if (st.through_us)
-        lag = (double)(st.redis_now_us - st.through_us) / 1e6;
-    notify_status("%sredis: %s; postgres: %s; %lld posts unsynced, lag %.1f s",
-                  d->stopping ? "stopping; " : "",
-                  redis_state_text(d->like.redis), pg_state_text(d->like.pg),
-                  (long long)unsynced, lag);
+    flushers_status(d->services, &st);
+    lag = st.lag_us < 0 ? 0 : (double)st.lag_us / 1e6;
+    notify_status("%sredis: %s; postgres: %s; %lld posts and users unsynced, "
+                  "lag %.1f s",
+                  d->stopping ? "stopping; " : "", redis_state_text(d->redis),
+                  pg_state_text(d->pg),
+                  (long long)(st.owners_dirty + st.owners_on_record), lag);
 }
 
 static void on_watchdog(void *arg)
@@ -73,7 +71,7 @@ static void on_released(void *arg)
 
 static void release(struct daemon *d)
 {
-    flusher_release(d->flusher);
+    flushers_release(d->services);
     timer_free(d->stop_timer);
     d->stop_timer = timer_new(&d->loop, on_released, d);
     timer_start(d->stop_timer, RELEASE_MS, 0);
@@ -98,8 +96,8 @@ static void on_stop_timer(void *arg)
     if (server_pending(d->server) > 0 && clock_monotonic_ms() < d->stop_at_ms)
         return;
     timer_stop(d->stop_timer);
-    flusher_drain(d->flusher, recovery_is_open(d->recovery) ? DRAIN_MS : 0,
-                  on_drained, d);
+    flushers_drain(d->services, recovery_is_open(d->recovery) ? DRAIN_MS : 0,
+                   on_drained, d);
 }
 
 static void stop(struct daemon *d, int signum)
@@ -191,7 +189,7 @@ struct daemon *daemon_new(struct options *options, const char *path)
 int daemon_run(struct daemon *d)
 {
     log_info("main", "likesyncd %s is ready (instance %s)", LIKESYNCD_VERSION,
-             d->like.instance);
+             d->instance);
     notify_ready();
     on_status(d);
     while (!d->stopped)
@@ -233,7 +231,8 @@ void daemon_free(struct daemon *d)
     if (d->server)
         server_free(d->server);
     loop_end(d);
-    engine_scripts_free(d->scripts, SCRIPT_COUNT);
+    engine_scripts_free(d->scripts, d->n_scripts);
+    list_names_free(&d->lists);
     free(d->password);
     free(d->redis_password);
     free(d);

@@ -11,8 +11,8 @@
 #include "adapters/server.h"
 #include "core/options.h"
 #include "services/commands.h"
-#include "services/engine.h"
 #include "services/recovery.h"
+#include "services/service.h"
 
 struct daemon {
     uv_loop_t loop;
@@ -21,12 +21,16 @@ struct daemon {
     const char *path;        /* ref */
     char *password;          /* owned */
     char *redis_password;    /* owned */
-    struct redis_script scripts[SCRIPT_COUNT];
-    struct engine like;
-    struct lookup *lookup;
-    struct ingest *ingest;
+    char instance[32];       /* this process, in batch ids and the ledger */
+    struct redis *redis;     /* owned */
+    struct pg *pg;           /* owned */
+    struct gate *reads;      /* owned */
+    struct list_names lists;
+    /* Those of one kind after those of the other. */
+    struct redis_script scripts[EDGE_COUNT * SCRIPT_COUNT];
+    int n_scripts;
+    struct service services[EDGE_COUNT];
     struct counts *counts;
-    struct flusher *flusher;
     struct recovery *recovery;
     struct recovery_events recovery_events;
     struct commands commands;

@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "core/metrics.h"
 #include "services/counts.h"
-#include "services/flusher.h"
+#include "services/flushers.h"
 #include "services/gate.h"
 #include "services/ingest.h"
 #include "services/lookup.h"
@@ -35,7 +35,7 @@ static int on_pg_check(void *arg, const struct pg_result *result, char *why,
 {
     struct daemon *d = arg;
 
-    return schema_judge(&d->like, result, why, size);
+    return schema_judge(d->options, result, why, size);
 }
 
 static void on_pg_up(void *arg)
@@ -44,7 +44,7 @@ static void on_pg_up(void *arg)
 
     metric_set(M_PG_UP, 1);
     recovery_pg_up(d->recovery);
-    flusher_pg_up(d->flusher);
+    flushers_pg_up(d->services);
 }
 
 static void on_pg_down(void *arg, const char *why)
@@ -58,32 +58,36 @@ static void on_open(void *arg)
 {
     struct daemon *d = arg;
 
-    d->like.open = true;
-    ingest_open(d->ingest);
-    flusher_open(d->flusher);
+    for (int i = 0; i < EDGE_COUNT; i++) {
+        d->services[i].engine.open = true;
+        ingest_open(d->services[i].ingest);
+    }
+    flushers_open(d->services);
 }
 
 static void on_close(void *arg, const char *why)
 {
     struct daemon *d = arg;
 
-    d->like.open = false;
-    ingest_close(d->ingest, why);
-    flusher_close(d->flusher);
+    for (int i = 0; i < EDGE_COUNT; i++) {
+        d->services[i].engine.open = false;
+        ingest_close(d->services[i].ingest, why);
+    }
+    flushers_close(d->services);
 }
 
 static int64_t floor_us(void *arg)
 {
     struct daemon *d = arg;
 
-    return flusher_floor(d->flusher);
+    return flushers_floor(d->services);
 }
 
 static void on_floor(void *arg, int64_t us)
 {
     struct daemon *d = arg;
 
-    flusher_raise_floor(d->flusher, us);
+    flushers_raise_floor(d->services, us);
 }
 
 static void on_refused(void *arg)
@@ -103,7 +107,7 @@ void daemon_backends_start(struct daemon *d)
         .connect_timeout_ms = (unsigned)o->redis_connect_timeout_ms,
         .timeout_ms = (unsigned)o->redis_timeout_ms,
         .scripts = d->scripts,
-        .n_scripts = SCRIPT_COUNT,
+        .n_scripts = (size_t)d->n_scripts,
         .on_up = on_redis_up,
         .on_down = on_redis_down,
         .arg = d,
@@ -120,30 +124,58 @@ void daemon_backends_start(struct daemon *d)
         .arg = d,
     };
 
-    d->like.redis = redis_new(&d->loop, &redis);
-    d->like.pg = pg_new(&d->loop, &pg);
+    d->redis = redis_new(&d->loop, &redis);
+    d->pg = pg_new(&d->loop, &pg);
+    for (int i = 0; i < EDGE_COUNT; i++) {
+        d->services[i].engine.redis = d->redis;
+        d->services[i].engine.pg = d->pg;
+    }
 }
 
 /* ---- services ---- */
 
-void daemon_services_start(struct daemon *d)
+static enum id_type owner_type(const struct options *o, enum edge_index kind)
 {
-    struct engine *e = &d->like;
+    return (enum id_type)(kind == EDGE_LIKE ? o->id_post : o->id_user);
+}
 
-    engine_scripts_make(&edge_like, NULL, d->scripts);
-    e->kind = &edge_like;
-    e->owner_type = (enum id_type)d->options->id_post;
+static void service_start(struct daemon *d, enum edge_index kind)
+{
+    struct service *s = &d->services[kind];
+    struct engine *e = &s->engine;
+
+    e->kind = edge_kinds[kind];
+    e->owner_type = owner_type(d->options, kind);
     e->member_type = (enum id_type)d->options->id_user;
+    e->lists = e->kind->has_lists ? &d->lists : NULL;
     e->loop = &d->loop;
     e->options = d->options;
-    e->scripts = d->scripts;
-    snprintf(e->instance, sizeof(e->instance), "%016llx",
+    e->reads = d->reads;
+    e->scripts = d->scripts + d->n_scripts;
+    d->n_scripts += engine_scripts_make(e->kind, e->lists, e->scripts);
+    snprintf(e->instance, sizeof(e->instance), "%s", d->instance);
+    s->lookup = lookup_new(e);
+    s->ingest = ingest_new(e, s->lookup, NULL);
+    s->flusher = flusher_new(e);
+    ingest_close(s->ingest, "not connected to Redis yet");
+}
+
+static void service_free(struct service *s)
+{
+    lookup_free(s->lookup);
+    ingest_free(s->ingest);
+    flusher_free(s->flusher);
+}
+
+void daemon_services_start(struct daemon *d)
+{
+    snprintf(d->instance, sizeof(d->instance), "%016llx",
              (unsigned long long)random_u64());
-    e->reads = gate_new(&d->options->pg_lookup_timeout_ms);
-    d->lookup = lookup_new(e);
-    d->ingest = ingest_new(e, d->lookup);
-    d->counts = counts_new(e);
-    d->flusher = flusher_new(e);
+    list_names_init(&d->lists, d->options->key_follow, d->options->key_fans);
+    d->reads = gate_new(&d->options->pg_lookup_timeout_ms);
+    for (int i = 0; i < EDGE_COUNT; i++)
+        service_start(d, (enum edge_index)i);
+    d->counts = counts_new(&d->services[EDGE_LIKE].engine);
     d->recovery_events = (struct recovery_events){
         .on_open = on_open,
         .on_close = on_close,
@@ -152,26 +184,23 @@ void daemon_services_start(struct daemon *d)
         .on_refused = on_refused,
         .arg = d,
     };
-    d->recovery = recovery_new(e, &d->recovery_events);
-    ingest_close(d->ingest, "not connected to Redis yet");
+    d->recovery = recovery_new(d->services, &d->recovery_events);
 }
 
 /* The connections first: they answer everything that is under way, and after
  * that nobody waits for them any more. */
 void daemon_services_free(struct daemon *d)
 {
-    struct redis *redis = d->like.redis;
-
-    gate_close(d->like.reads);
-    d->like.redis = NULL; /* the last answers may want to send more */
-    if (redis)
-        redis_free(redis);
-    if (d->like.pg)
-        pg_free(d->like.pg);
-    lookup_free(d->lookup);
-    ingest_free(d->ingest);
+    gate_close(d->reads);
+    for (int i = 0; i < EDGE_COUNT; i++)
+        d->services[i].engine.redis = NULL; /* the last answers may want more */
+    if (d->redis)
+        redis_free(d->redis);
+    if (d->pg)
+        pg_free(d->pg);
+    for (int i = 0; i < EDGE_COUNT; i++)
+        service_free(&d->services[i]);
     counts_free(d->counts);
-    gate_free(d->like.reads);
-    flusher_free(d->flusher);
+    gate_free(d->reads);
     recovery_free(d->recovery);
 }

@@ -6,7 +6,7 @@
 
 #include "adapters/notify.h"
 #include "base/log.h"
-#include "services/flusher.h"
+#include "services/flushers.h"
 
 static void log_lines(struct buf *lines, void (*each)(const char *line))
 {
@@ -34,7 +34,7 @@ static void apply(struct daemon *d)
 
     log_set_level((enum log_level)d->options->log_level);
     server_set_limits(d->server, &limits);
-    flusher_reconfigure(d->flusher);
+    flushers_reconfigure(d->services);
 }
 
 /* The file is read on the loop: it is small, local, and asked for by the

@@ -77,11 +77,10 @@ int daemon_server_start(struct daemon *d)
     };
 
     d->commands = (struct commands){
-        .like = &d->like,
-        .ingest = d->ingest,
-        .lookup = d->lookup,
+        .services = d->services,
+        .like = &d->services[EDGE_LIKE],
+        .follow = &d->services[EDGE_FOLLOW],
         .counts = d->counts,
-        .flusher = d->flusher,
         .password = d->password,
         .started_ms = clock_monotonic_ms(),
     };
@@ -104,8 +103,8 @@ static int render_metrics(void *arg, struct buf *body)
 
     metric_set(M_UPTIME,
                (double)(clock_monotonic_ms() - d->commands.started_ms) / 1000);
-    metric_set(M_REDIS_RECONNECTS, (double)redis_reconnects(d->like.redis));
-    metric_set(M_PG_RECONNECTS, (double)pg_reconnects(d->like.pg));
+    metric_set(M_REDIS_RECONNECTS, (double)redis_reconnects(d->redis));
+    metric_set(M_PG_RECONNECTS, (double)pg_reconnects(d->pg));
     metrics_render(body);
     return 200;
 }

@@ -25,12 +25,14 @@ ALTER ROLE :"daemon_role" SET idle_in_transaction_session_timeout = '10s';
 ALTER ROLE :"daemon_role" SET statement_timeout = '60s';
 
 GRANT SELECT, INSERT, UPDATE ON
-  user_like_post, post_like, sync_batch, sync_dead_letter, sync_state
+  user_like_post, post_like, user_follow, user_follow_count, sync_batch,
+  sync_dead_letter, sync_state
   TO :"daemon_role";
 GRANT DELETE ON sync_batch TO :"daemon_role";
 
 GRANT SELECT ON
-  user_like_post, post_like, sync_batch, sync_dead_letter, sync_state
+  user_like_post, post_like, user_follow, user_follow_count, sync_batch,
+  sync_dead_letter, sync_state
   TO :"read_role";
 
 COMMIT;

@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: MIT
--- likesyncd's tables, schema version 1. Idempotent: apply it again at will.
+-- likesyncd's tables, schema version 2. Idempotent: apply it again at will.
 --
 --   psql -d likesync -f sql/schema.sql
 --   psql -d likesync -v user_id_type=uuid -v post_id_type=text -f sql/schema.sql
@@ -48,6 +48,33 @@ CREATE TABLE IF NOT EXISTS post_like (
   mtime        timestamptz NOT NULL
 ) WITH (fillfactor = 70);
 
+-- One row per pair of users, for ever: status 1 user_id follows followee_id, 0
+-- no longer. ctime is when the present follow began, and what lists are sorted
+-- by.
+CREATE TABLE IF NOT EXISTS user_follow (
+  user_id     :user_id NOT NULL,
+  followee_id :user_id NOT NULL,
+  status      smallint NOT NULL CHECK (status IN (0, 1)),
+  prev_status smallint NOT NULL DEFAULT 0 CHECK (prev_status IN (0, 1)),
+  ctime       timestamptz NOT NULL,
+  mtime       timestamptz NOT NULL,
+  PRIMARY KEY (user_id, followee_id)
+) WITH (fillfactor = 90);
+-- Whom a user follows and who follows a user, by time.
+CREATE INDEX IF NOT EXISTS user_follow_following ON user_follow
+  (user_id, ctime, followee_id) WHERE status = 1;
+CREATE INDEX IF NOT EXISTS user_follow_followers ON user_follow
+  (followee_id, ctime, user_id) WHERE status = 1;
+
+-- Numbers of rows with status 1, in every snapshot: following_count those of
+-- user_id, follower_count those with it as followee_id.
+CREATE TABLE IF NOT EXISTS user_follow_count (
+  user_id         :user_id PRIMARY KEY,
+  following_count bigint NOT NULL DEFAULT 0,
+  follower_count  bigint NOT NULL DEFAULT 0,
+  mtime           timestamptz NOT NULL
+) WITH (fillfactor = 70);
+
 -- The ledger: which batch, which instance, when, how many rows. claimed_at is
 -- Redis' time; no event made by a server before it has a later mtime.
 CREATE TABLE IF NOT EXISTS sync_batch (
@@ -91,6 +118,6 @@ CREATE TABLE IF NOT EXISTS sync_state (
   updated_at     timestamptz NOT NULL DEFAULT now()
 ) WITH (fillfactor = 50);
 
-COMMENT ON TABLE sync_state IS 'likesyncd schema version 1';
+COMMENT ON TABLE sync_state IS 'likesyncd schema version 2';
 
 COMMIT;

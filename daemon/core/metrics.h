@@ -39,10 +39,12 @@
       "verb=\"unfollow\",result=\"error\"", "")                                \
     X(EVENTS_ASSUMED, COUNTER, "likesyncd_events_assumed_total", "",           \
       "Events judged without knowing what PostgreSQL holds.")                  \
-    X(QUEUE_EVENTS, GAUGE, "likesyncd_queue_events", "",                       \
+    X(QUEUE_EVENTS_LIKE, GAUGE, "likesyncd_queue_events", "kind=\"like\"",     \
       "Events waiting to be sent to Redis.")                                   \
+    X(QUEUE_EVENTS_FOLLOW, GAUGE, "likesyncd_queue_events", "kind=\"follow\"", \
+      "")                                                                      \
     X(READS_WAITING, GAUGE, "likesyncd_reads_waiting", "",                     \
-      "LIKED and LIKECOUNT requests that wait for others.")                    \
+      "Read requests that wait for others.")                                   \
     X(OVERLOADS, COUNTER, "likesyncd_overloads_total", "",                     \
       "Requests refused with TRYAGAIN.")                                       \
     X(REQUESTS, COUNTER, "likesyncd_requests_total", "",                       \
@@ -80,24 +82,34 @@
       "Rows of batches that PostgreSQL committed.")                            \
     X(ROWS_ACKED, COUNTER, "likesyncd_rows_acked_total", "",                   \
       "Rows whose commit was told to Redis.")                                  \
-    X(OWNERS_ON_RECORD, GAUGE, "likesyncd_owners_on_record", "",               \
-      "Posts with rows between claim and ack, of all daemons.")                \
+    X(OWNERS_ON_RECORD_LIKE, GAUGE, "likesyncd_owners_on_record",              \
+      "kind=\"like\"",                                                         \
+      "Posts or users with rows between claim and ack, of all daemons.")       \
+    X(OWNERS_ON_RECORD_FOLLOW, GAUGE, "likesyncd_owners_on_record",            \
+      "kind=\"follow\"", "")                                                   \
     X(BATCHES_WRITTEN, COUNTER, "likesyncd_batches_written_total", "",         \
       "Batches that PostgreSQL committed.")                                    \
     X(BATCH_RETRIES, COUNTER, "likesyncd_batch_retries_total", "",             \
       "Times a batch was written again after a failure.")                      \
     X(BATCHES_TAKEN_OVER, COUNTER, "likesyncd_batches_taken_over_total", "",   \
       "Batches with an expired lease that this daemon took.")                  \
-    X(BATCHES_IN_FLIGHT, GAUGE, "likesyncd_batches_in_flight", "",             \
-      "Batches between claim and ack.")                                        \
+    X(BATCHES_IN_FLIGHT_LIKE, GAUGE, "likesyncd_batches_in_flight",            \
+      "kind=\"like\"", "Batches between claim and ack.")                       \
+    X(BATCHES_IN_FLIGHT_FOLLOW, GAUGE, "likesyncd_batches_in_flight",          \
+      "kind=\"follow\"", "")                                                   \
     X(DEAD_LETTERS, COUNTER, "likesyncd_dead_letters_total", "",               \
       "Rows that PostgreSQL refuses, put into sync_dead_letter.")              \
     X(ORPHANS, COUNTER, "likesyncd_orphans_total", "",                         \
       "Counter deltas without rows, added to unattributed.")                   \
-    X(BACKLOG_OWNERS, GAUGE, "likesyncd_backlog_owners", "",                   \
-      "Posts with likes not yet claimed, the running pass included.")          \
-    X(SYNC_LAG, GAUGE, "likesyncd_sync_lag_seconds", "",                       \
+    X(BACKLOG_OWNERS_LIKE, GAUGE, "likesyncd_backlog_owners", "kind=\"like\"", \
+      "Posts or users with events not yet claimed, the running pass "          \
+      "included.")                                                             \
+    X(BACKLOG_OWNERS_FOLLOW, GAUGE, "likesyncd_backlog_owners",                \
+      "kind=\"follow\"", "")                                                   \
+    X(SYNC_LAG_LIKE, GAUGE, "likesyncd_sync_lag_seconds", "kind=\"like\"",     \
       "Age of the oldest event that may not be durable yet.")                  \
+    X(SYNC_LAG_FOLLOW, GAUGE, "likesyncd_sync_lag_seconds", "kind=\"follow\"", \
+      "")                                                                      \
     X(LOOP_DELAY, GAUGE, "likesyncd_loop_delay_seconds", "",                   \
       "How late the event loop runs its timers.")                              \
     X(UPTIME, GAUGE, "likesyncd_uptime_seconds", "",                           \
@@ -111,6 +123,13 @@ enum metric_id {
 #undef X
         M_COUNT
 };
+
+/* Rows by kind of edge stand in the order of enum edge_index; `first` is that of
+ * kind 0. */
+static inline enum metric_id metric_of(enum metric_id first, int kind)
+{
+    return (enum metric_id)((int)first + kind);
+}
 
 void metric_add(enum metric_id id, uint64_t n);
 /* Also for a counter whose total is kept elsewhere (reconnects). */

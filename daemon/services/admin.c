@@ -2,8 +2,10 @@
 /* FLUSHER: for the operator. */
 #include "services/commands.h"
 
+#include <stdio.h>
+
 #include "base/num.h"
-#include "services/flusher.h"
+#include "services/flushers.h"
 
 #define DRAIN_DEFAULT_MS 30000
 #define DRAIN_MAX_MS     3600000
@@ -45,7 +47,7 @@ static void flusher_cmd_drain(struct commands *c, struct request *rq, int argc,
         request_done(rq);
         return;
     }
-    flusher_drain(c->flusher, (uint64_t)ms, on_drained, rq);
+    flushers_drain(c->services, (uint64_t)ms, on_drained, rq);
 }
 
 static void put_field(struct buf *b, const char *name, int64_t v)
@@ -60,26 +62,47 @@ static void put_text(struct buf *b, const char *name, const char *text)
     resp_bulk_str(b, text);
 }
 
+#define STATUS_FIELDS 5 /* that a kind has, too */
+
+static void put_number(struct buf *b, const char *kind, const char *name,
+                       int64_t v)
+{
+    char field[64];
+
+    snprintf(field, sizeof(field), "%s%s%s", kind, kind[0] ? "_" : "", name);
+    put_field(b, field, v);
+}
+
+/* Of all kinds, or of the one that is named. */
+static void put_numbers(struct buf *b, const char *kind,
+                        const struct flusher_status *st)
+{
+    put_number(b, kind, "owners_dirty", st->owners_dirty);
+    put_number(b, kind, "owners_on_record", st->owners_on_record);
+    put_number(b, kind, "batches_on_record", st->batches);
+    put_number(b, kind, "lag_ms", st->lag_us < 0 ? -1 : st->lag_us / 1000);
+    put_number(b, kind, "synced_through_us", st->stored_us);
+}
+
 static void flusher_cmd_status(struct commands *c, struct request *rq)
 {
+    const struct engine *e = &c->services[0].engine;
     struct buf *b = request_reply(rq);
     struct flusher_status st;
-    int64_t lag_us;
 
-    flusher_status(c->flusher, &st);
-    lag_us = st.through_us ? st.redis_now_us - st.through_us : -1;
-    resp_map(b, request_proto(rq), 11);
+    flushers_status(c->services, &st);
+    resp_map(b, request_proto(rq), 6 + STATUS_FIELDS * (1 + EDGE_COUNT));
     put_text(b, "version", LIKESYNCD_VERSION);
-    put_text(b, "instance", c->like->instance);
+    put_text(b, "instance", e->instance);
     put_text(b, "flusher", st.paused ? "paused" : "running");
-    put_text(b, "redis", redis_state_text(c->like->redis));
-    put_text(b, "postgres", pg_state_text(c->like->pg));
-    put_field(b, "owners_dirty", st.owners_dirty);
-    put_field(b, "owners_on_record", st.owners_on_record);
-    put_field(b, "batches_on_record", st.batches);
+    put_text(b, "redis", redis_state_text(e->redis));
+    put_text(b, "postgres", pg_state_text(e->pg));
     put_field(b, "batches_own", st.batches_own);
-    put_field(b, "lag_ms", lag_us < 0 ? -1 : lag_us / 1000);
-    put_field(b, "synced_through_us", st.stored_us);
+    put_numbers(b, "", &st);
+    for (int i = 0; i < EDGE_COUNT; i++) {
+        flusher_status(c->services[i].flusher, &st);
+        put_numbers(b, edge_kinds[i]->name, &st);
+    }
     request_done(rq);
 }
 
@@ -92,10 +115,10 @@ void cmd_flusher(struct commands *c, struct request *rq, int argc,
     if (resp_arg_is(sub, "DRAIN") && argc <= 3) {
         flusher_cmd_drain(c, rq, argc, argv);
     } else if (resp_arg_is(sub, "PAUSE") && argc == 2) {
-        flusher_pause(c->flusher);
+        flushers_pause(c->services);
         reply_ok(rq);
     } else if (resp_arg_is(sub, "RESUME") && argc == 2) {
-        flusher_resume(c->flusher);
+        flushers_resume(c->services);
         reply_ok(rq);
     } else if (resp_arg_is(sub, "STATUS") && argc == 2) {
         flusher_cmd_status(c, rq);

@@ -8,20 +8,16 @@
 #include <stdint.h>
 
 #include "adapters/server.h"
-#include "services/engine.h"
+#include "services/service.h"
 
 struct counts;
-struct flusher;
-struct ingest;
-struct lookup;
 
 /* What the handlers may use; all refs. */
 struct commands {
-    const struct engine *like;
-    struct ingest *ingest;
-    struct lookup *lookup;
+    struct service *services; /* of all kinds, and each by its name: */
+    struct service *like;
+    struct service *follow;
     struct counts *counts;
-    struct flusher *flusher;
     struct server *server;
     const char *password; /* "" none */
     uint64_t started_ms;  /* monotonic */

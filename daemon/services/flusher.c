@@ -62,6 +62,12 @@ struct flusher {
 
 static void pump(struct flusher *f);
 
+/* `like` is the row of the first kind. */
+static void gauge(const struct flusher *f, enum metric_id like, double v)
+{
+    metric_set(metric_of(like, (int)f->engine->kind->index), v);
+}
+
 /* ---- flights ---- */
 
 static size_t flights_count(const struct flusher *f)
@@ -153,7 +159,7 @@ static void pump(struct flusher *f)
     char id[BATCH_ID_MAX];
     bool due = f->pass_left > 0 || f->pass_due;
 
-    metric_set(M_BATCHES_IN_FLIGHT, (double)flights_count(f));
+    gauge(f, M_BATCHES_IN_FLIGHT_LIKE, (double)flights_count(f));
     if (!f->open || f->paused || f->released || !due ||
         !pg_is_up(f->engine->pg) || is_claiming(f) ||
         flights_count(f) >= flights_max(f))
@@ -239,11 +245,10 @@ static void take_over(struct flusher *f, const struct redis_value *v)
 static void tick_metrics(const struct flusher *f)
 {
     const struct flusher_status *st = &f->status;
-    double lag = (double)(st->redis_now_us - st->through_us) / 1e6;
 
-    metric_set(M_BACKLOG_OWNERS, (double)st->owners_dirty);
-    metric_set(M_OWNERS_ON_RECORD, (double)st->owners_on_record);
-    metric_set(M_SYNC_LAG, st->through_us ? lag : 0);
+    gauge(f, M_BACKLOG_OWNERS_LIKE, (double)st->owners_dirty);
+    gauge(f, M_OWNERS_ON_RECORD_LIKE, (double)st->owners_on_record);
+    gauge(f, M_SYNC_LAG_LIKE, st->lag_us < 0 ? 0 : (double)st->lag_us / 1e6);
 }
 
 static void tick_read(struct flusher *f, const struct redis_value *v)
@@ -255,6 +260,7 @@ static void tick_read(struct flusher *f, const struct redis_value *v)
         field[i] = redis_value_int(redis_value_at(v, i));
     st->redis_now_us = field[0];
     st->through_us = field[1];
+    st->lag_us = field[1] ? field[0] - field[1] : -1;
     st->owners_dirty = field[2] + field[3];
     f->pass_left = field[3];
     f->oldest_look_us = field[4];
@@ -342,6 +348,7 @@ struct flusher *flusher_new(const struct engine *e)
     struct flusher *f = mem_zalloc(sizeof(*f));
 
     f->engine = e;
+    f->status.lag_us = -1;
     f->events = (struct flight_events){
         .on_claimed = on_claimed,
         .on_orphans = on_orphans,

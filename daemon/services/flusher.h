@@ -24,6 +24,7 @@ struct flusher_status {
     bool paused;
     int64_t redis_now_us; /* 0: Redis was not asked yet */
     int64_t through_us;   /* watermark as Redis has it; 0 none yet */
+    int64_t lag_us;       /* of the watermark; -1 without one */
     int64_t stored_us;    /* watermark as PostgreSQL has it */
     int64_t owners_dirty; /* registry and pass */
     int64_t owners_on_record;

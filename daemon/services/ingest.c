@@ -105,6 +105,12 @@ struct ingest {
 
 /* ---- events and pairs ---- */
 
+static void queue_metric(const struct ingest *in)
+{
+    metric_set(metric_of(M_QUEUE_EVENTS_LIKE, (int)in->engine->kind->index),
+               (double)in->n_events);
+}
+
 static void event_done(struct ingest *in, struct pair *p, struct event *ev,
                        enum ingest_result result, const char *text)
 {
@@ -119,7 +125,7 @@ static void event_done(struct ingest *in, struct pair *p, struct event *ev,
     list_remove(&ev->node);
     p->n_events--;
     in->n_events--;
-    metric_set(M_QUEUE_EVENTS, (double)in->n_events);
+    queue_metric(in);
     ev->cb(ev->arg, result, text);
     free(ev);
 }
@@ -483,7 +489,7 @@ static void on_turn(void *arg)
            (in->batches == 0 || in->n_ready >= BATCH_EVENTS))
         if (!batch_send(in))
             break;
-    metric_set(M_QUEUE_EVENTS, (double)in->n_events);
+    queue_metric(in);
 }
 
 /* ---- public ---- */

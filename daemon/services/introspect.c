@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "core/metrics.h"
-#include "services/flusher.h"
+#include "services/flushers.h"
 
 /* ---- COMMAND ---- */
 
@@ -224,20 +224,35 @@ static void info_replication(struct commands *c, struct buf *b)
     buf_puts(b, "role:master\r\nconnected_slaves:0\r\n");
 }
 
+static void info_backlog(struct buf *b, const char *kind,
+                         const struct flusher_status *st)
+{
+    const char *join = kind[0] ? "_" : "";
+
+    buf_printf(b,
+               "%s%sowners_dirty:%lld\r\n"
+               "%s%sbatches_on_record:%lld\r\n",
+               kind, join, (long long)st->owners_dirty, kind, join,
+               (long long)st->batches);
+}
+
 static void info_likesync(struct commands *c, struct buf *b)
 {
+    const struct engine *e = &c->services[0].engine;
     struct flusher_status st;
 
-    flusher_status(c->flusher, &st);
+    flushers_status(c->services, &st);
     buf_printf(b,
                "redis:%s\r\n"
                "postgres:%s\r\n"
-               "flusher:%s\r\n"
-               "owners_dirty:%lld\r\n"
-               "batches_on_record:%lld\r\n",
-               redis_state_text(c->like->redis), pg_state_text(c->like->pg),
-               st.paused ? "paused" : "running", (long long)st.owners_dirty,
-               (long long)st.batches);
+               "flusher:%s\r\n",
+               redis_state_text(e->redis), pg_state_text(e->pg),
+               st.paused ? "paused" : "running");
+    info_backlog(b, "", &st);
+    for (int i = 0; i < EDGE_COUNT; i++) {
+        flusher_status(c->services[i].flusher, &st);
+        info_backlog(b, edge_kinds[i]->name, &st);
+    }
 }
 
 static const struct {

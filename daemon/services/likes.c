@@ -171,8 +171,8 @@ static void submit(struct commands *c, struct request *rq,
     call->with_count = o->with_count;
     call->post_len = post->len;
     memcpy(call->post, post->text, post->len);
-    rc = ingest_submit(c->ingest, post->text, post->len, user->text, user->len,
-                       status, o->at_us, on_event, call);
+    rc = ingest_submit(c->like->ingest, post->text, post->len, user->text,
+                       user->len, status, o->at_us, on_event, call);
     if (rc == 0) {
         request_session(rq)->writes++;
         return;
@@ -183,7 +183,7 @@ static void submit(struct commands *c, struct request *rq,
                  "TRYAGAIN not recorded: too many events are waiting");
     else
         snprintf(why, sizeof(why), "UNAVAILABLE not recorded: %s",
-                 ingest_why(c->ingest));
+                 ingest_why(c->like->ingest));
     reply_failed(rq, why);
 }
 
@@ -194,8 +194,8 @@ static void event_command(struct commands *c, struct request *rq, int argc,
     struct id_key user;
     struct id_key post;
 
-    if (read_id(rq, c->like->member_type, "user", &argv[1], &user) &&
-        read_id(rq, c->like->owner_type, "post", &argv[2], &post) &&
+    if (read_id(rq, c->like->engine.member_type, "user", &argv[1], &user) &&
+        read_id(rq, c->like->engine.owner_type, "post", &argv[2], &post) &&
         read_options(rq, argc, argv, &o))
         submit(c, rq, &user, &post, status, &o);
 }
@@ -237,11 +237,11 @@ void cmd_liked(struct commands *c, struct request *rq, int argc,
     struct id_key user;
     struct id_key post;
 
-    if (!read_id(rq, c->like->member_type, "user", &argv[1], &user))
+    if (!read_id(rq, c->like->engine.member_type, "user", &argv[1], &user))
         return;
-    st = states_new(c->like, c->lookup, (size_t)argc - 2);
+    st = states_new(&c->like->engine, c->like->lookup, (size_t)argc - 2);
     for (int i = 2; i < argc; i++) {
-        if (!read_id(rq, c->like->owner_type, "post", &argv[i], &post)) {
+        if (!read_id(rq, c->like->engine.owner_type, "post", &argv[i], &post)) {
             states_free(st);
             return;
         }
@@ -290,8 +290,8 @@ void cmd_likecount(struct commands *c, struct request *rq, int argc,
     }
     ids = mem_alloc(n * sizeof(*ids));
     posts = mem_alloc(n * sizeof(*posts));
-    while (i < n &&
-           read_id(rq, c->like->owner_type, "post", &argv[i + 1], &ids[i])) {
+    while (i < n && read_id(rq, c->like->engine.owner_type, "post",
+                            &argv[i + 1], &ids[i])) {
         posts[i] = (struct counts_owner){ids[i].text, ids[i].len};
         i++;
     }

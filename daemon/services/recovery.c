@@ -2,7 +2,7 @@
 /* Redis came, or came back.
  *
  * Happy path: connected → floor from PostgreSQL (when that is up) → recover.lua
- * (generation, floor) → open. Every CHECK_MS: INFO, and recover.lua again when
+ * of each kind (generation, floor) → open. Every CHECK_MS: INFO, and recover.lua again when
  * the run id or the replication id is another (a failover that kept the
  * connection). Failure modes: not a primary, or a policy that may evict dirty
  * keys: closed, asked again at each check; PostgreSQL away or silent: opened with
@@ -16,14 +16,15 @@
 #include "adapters/timer.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "services/engine.h"
+#include "services/service.h"
 #include "services/sql.h"
 
 #define CHECK_MS 2000
 #define AGAIN_MS 200
 
 struct recovery {
-    const struct engine *engine;          /* ref */
+    const struct service *services;       /* ref */
+    const struct engine *engine;          /* ref: of any kind */
     const struct recovery_events *events; /* ref */
     struct timer *timer;                  /* owned: next check or attempt */
     struct redis_info info;
@@ -35,7 +36,10 @@ struct recovery {
     bool was_open; /* once at least */
     bool asking_floor;
     bool floor_wanted; /* PostgreSQL was not asked yet, or did not answer */
-    bool recovering;
+    int recovering;    /* kinds that have not answered recover.lua yet */
+    bool failed;       /* one of them */
+    bool raised;       /* the generation, and it was not said yet */
+    int64_t gen;       /* highest of all kinds */
     bool checking;
 };
 
@@ -71,16 +75,17 @@ static void policy_log(const struct redis_info *info)
 {
     if (strncmp(info->maxmemory_policy, "allkeys-", 8) == 0)
         log_error("redis",
-                  "maxmemory-policy %s would evict likes that are not in "
-                  "PostgreSQL yet: set noeviction or volatile-*",
+                  "maxmemory-policy %s would evict likes and follows that "
+                  "are not in PostgreSQL yet: set noeviction or volatile-*",
                   info->maxmemory_policy);
 }
 
 static void aof_log(const struct redis_info *info)
 {
     if (!info->aof_enabled)
-        log_warn("redis", "no append-only file (appendonly no): likes not in "
-                          "PostgreSQL yet are LOST when Redis dies");
+        log_warn("redis", "no append-only file (appendonly no): likes and "
+                          "follows not in PostgreSQL yet are LOST when Redis "
+                          "dies");
 }
 
 static bool is_same(const struct redis_info *a, const struct redis_info *b)
@@ -97,36 +102,55 @@ static bool floor_is_due(const struct recovery *r)
     return r->floor_wanted && pg_is_up(r->engine->pg);
 }
 
-static void on_recovered(void *arg, enum redis_outcome outcome,
-                         const struct redis_value *v)
+static void recover_again(struct recovery *r)
 {
-    struct recovery *r = arg;
-    int64_t gen;
-    size_t len;
+    r->floor_wanted = true;
+    timer_start(r->timer, AGAIN_MS, 0);
+}
 
-    r->recovering = false;
-    if (!r->connected)
-        return;
-    if (outcome != REDIS_OK || redis_value_len(v) != 2) {
-        if (outcome == REDIS_ERROR || outcome == REDIS_FULL)
-            log_error("redis", "recover failed: %s", redis_value_str(v, &len));
-        r->floor_wanted = true;
-        timer_start(r->timer, AGAIN_MS, 0);
+/* All kinds have answered. */
+static void recovered(struct recovery *r)
+{
+    if (r->failed) {
+        recover_again(r);
         return;
     }
     if (!is_same(&r->sent, &r->info)) { /* it failed over meanwhile */
         recover(r);
         return;
     }
-    gen = redis_value_int(redis_value_at(v, 0));
-    metric_set(M_GENERATION, (double)gen);
-    if (redis_value_int(redis_value_at(v, 1)) == 1)
+    metric_set(M_GENERATION, (double)r->gen);
+    if (r->raised)
         log_warn("redis",
                  "restarted or failed over: generation %lld; cached states "
                  "are checked against PostgreSQL",
-                 (long long)gen);
+                 (long long)r->gen);
+    r->raised = false;
     set_open(r, true, "");
     timer_start(r->timer, floor_is_due(r) ? AGAIN_MS : CHECK_MS, 0);
+}
+
+static void on_recovered(void *arg, enum redis_outcome outcome,
+                         const struct redis_value *v)
+{
+    struct recovery *r = arg;
+    size_t len;
+
+    r->recovering--;
+    if (!r->connected)
+        return;
+    if (outcome == REDIS_OK && redis_value_len(v) == 2) {
+        int64_t gen = redis_value_int(redis_value_at(v, 0));
+
+        r->gen = gen > r->gen ? gen : r->gen;
+        r->raised |= redis_value_int(redis_value_at(v, 1)) == 1;
+    } else {
+        if (outcome == REDIS_ERROR || outcome == REDIS_FULL)
+            log_error("redis", "recover failed: %s", redis_value_str(v, &len));
+        r->failed = true;
+    }
+    if (r->recovering == 0)
+        recovered(r);
 }
 
 static void recover_send(struct recovery *r)
@@ -134,13 +158,20 @@ static void recover_send(struct recovery *r)
     if (!r->connected || r->recovering)
         return;
     r->sent = r->info;
+    r->failed = false;
+    r->gen = 0;
     args_clear(&r->args);
     args_put_str(&r->args, r->info.run_id);
     args_put_str(&r->args, r->info.replid);
     args_put_i64(&r->args, r->events->floor_us(r->events->arg));
-    if (args_send(&r->args, r->engine, SCRIPT_RECOVER, on_recovered, r) == 0)
-        r->recovering = true;
-    else
+    for (int i = 0; i < EDGE_COUNT; i++) {
+        if (args_send(&r->args, &r->services[i].engine, SCRIPT_RECOVER,
+                      on_recovered, r) == 0)
+            r->recovering++;
+        else
+            r->failed = true;
+    }
+    if (r->recovering == 0)
         timer_start(r->timer, AGAIN_MS, 0);
 }
 
@@ -161,7 +192,7 @@ static void recover(struct recovery *r)
 {
     if (!r->connected || r->asking_floor || r->recovering)
         return;
-    sql_floor(&r->floor_job, r->engine);
+    sql_floor(&r->floor_job);
     r->floor_job.job.cb = on_floor;
     r->floor_job.job.arg = r;
     r->floor_job.job.timeout_ms =
@@ -231,14 +262,15 @@ static void on_timer(void *arg)
 
 /* ---- public ---- */
 
-struct recovery *recovery_new(const struct engine *e,
+struct recovery *recovery_new(const struct service *services,
                               const struct recovery_events *events)
 {
     struct recovery *r = mem_zalloc(sizeof(*r));
 
-    r->engine = e;
+    r->services = services;
+    r->engine = &services[0].engine;
     r->events = events;
-    r->timer = timer_new(e->loop, on_timer, r);
+    r->timer = timer_new(r->engine->loop, on_timer, r);
     return r;
 }
 
@@ -259,7 +291,7 @@ int recovery_redis_up(struct recovery *r, const struct redis_info *info)
     policy_log(info);
     aof_log(info);
     r->info = *info;
-    r->recovering = false;
+    r->recovering = 0;
     r->checking = false;
     r->floor_wanted = true;
     if (no && !r->was_open && info->is_primary) {

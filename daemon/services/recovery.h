@@ -10,8 +10,8 @@
 
 #include "core/redis_info.h"
 
-struct engine;
 struct recovery;
+struct service;
 
 struct recovery_events {
     /* Redis may be used from now on, or no longer. */
@@ -26,7 +26,8 @@ struct recovery_events {
     void *arg;
 };
 
-struct recovery *recovery_new(const struct engine *e,
+/* `services`: those of all kinds, EDGE_COUNT of them (ref). */
+struct recovery *recovery_new(const struct service *services,
                               const struct recovery_events *events);
 /* The connections must be freed before. */
 void recovery_free(struct recovery *r);

@@ -6,7 +6,8 @@
 #include <string.h>
 
 #include "core/pgarray.h"
-#include "services/engine.h"
+#include "core/ids.h"
+#include "core/options.h"
 
 /* One row per column of our tables that exists: recovery and version (the same
  * in all rows), table, column, type, may we write. At least one row. */
@@ -18,7 +19,8 @@ static const char check_sql[] =
     " AND has_table_privilege(c.oid, 'INSERT')"
     " AND has_table_privilege(c.oid, 'UPDATE'))::int::bigint"
     " FROM (VALUES ('user_like_post'), ('post_like'), ('sync_batch'),"
-    " ('sync_dead_letter'), ('sync_state')) AS t(name)"
+    " ('user_follow'), ('user_follow_count'), ('sync_dead_letter'),"
+    " ('sync_state')) AS t(name)"
     " LEFT JOIN pg_class c ON c.oid = to_regclass(t.name)"
     " LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0"
     " AND NOT a.attisdropped";
@@ -84,8 +86,8 @@ struct expected {
 #define TEXT                 OF_SCHEMA(PG_OID_TEXT, "text")
 #define TIMESTAMPTZ          OF_SCHEMA(PG_OID_TIMESTAMPTZ, "timestamptz")
 #define OF_IDS(type, source) id_type_oid(type), id_type_name(type), (source)
-#define POST_ID(e)           OF_IDS((e)->owner_type, "ids.post")
-#define USER_ID(e)           OF_IDS((e)->member_type, "ids.user")
+#define POST_ID(o)           OF_IDS((enum id_type)(o)->id_post, "ids.post")
+#define USER_ID(o)           OF_IDS((enum id_type)(o)->id_user, "ids.user")
 
 static int check_column(const struct pg_result *r, const struct expected *x,
                         char *why, size_t size)
@@ -110,19 +112,28 @@ static int check_column(const struct pg_result *r, const struct expected *x,
     return -1;
 }
 
-int schema_judge(const struct engine *e, const struct pg_result *r, char *why,
+int schema_judge(const struct options *o, const struct pg_result *r, char *why,
                  size_t size)
 {
     const struct expected expected[] = {
-        {"user_like_post", "post_id", POST_ID(e)},
-        {"user_like_post", "user_id", USER_ID(e)},
+        {"user_like_post", "post_id", POST_ID(o)},
+        {"user_like_post", "user_id", USER_ID(o)},
         {"user_like_post", "status", SMALLINT},
         {"user_like_post", "prev_status", SMALLINT},
         {"user_like_post", "ctime", TIMESTAMPTZ},
         {"user_like_post", "mtime", TIMESTAMPTZ},
-        {"post_like", "post_id", POST_ID(e)},
+        {"post_like", "post_id", POST_ID(o)},
         {"post_like", "like_count", BIGINT},
         {"post_like", "unattributed", BIGINT},
+        {"user_follow", "user_id", USER_ID(o)},
+        {"user_follow", "followee_id", USER_ID(o)},
+        {"user_follow", "status", SMALLINT},
+        {"user_follow", "prev_status", SMALLINT},
+        {"user_follow", "ctime", TIMESTAMPTZ},
+        {"user_follow", "mtime", TIMESTAMPTZ},
+        {"user_follow_count", "user_id", USER_ID(o)},
+        {"user_follow_count", "following_count", BIGINT},
+        {"user_follow_count", "follower_count", BIGINT},
         {"sync_batch", "batch_id", TEXT},
         {"sync_dead_letter", "reason", TEXT},
         {"sync_state", "synced_through", TIMESTAMPTZ},

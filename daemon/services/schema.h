@@ -7,14 +7,14 @@
 
 #include "adapters/pg.h"
 
-struct engine;
+struct options;
 
-#define SCHEMA_VERSION 1
+#define SCHEMA_VERSION 2
 
 /* For pg_config.check; reads catalogs only, so it succeeds on any database. */
 struct pg_stmt schema_check(void);
 /* For pg_config.on_check: 0, or -1 with what is wrong and what to run. */
-int schema_judge(const struct engine *e, const struct pg_result *result,
+int schema_judge(const struct options *o, const struct pg_result *result,
                  char *why, size_t size);
 
 #endif

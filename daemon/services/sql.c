@@ -36,10 +36,9 @@ static const char sql_prune[] =
     " WHERE written_at < now() - $1 * interval '1 second'"
     " ORDER BY written_at LIMIT 10000))";
 
-static const char sql_floor_text[] =
-    "SELECT greatest("
-    "(SELECT max(claimed_at) FROM sync_batch),"
-    " (SELECT max(floor) FROM sync_state WHERE kind = $1))";
+static const char sql_floor_text[] = "SELECT greatest("
+                                     "(SELECT max(claimed_at) FROM sync_batch),"
+                                     " (SELECT max(floor) FROM sync_state))";
 
 /* ---- building ---- */
 
@@ -344,11 +343,10 @@ void sql_watermark(struct sql_job *j, const struct engine *e,
     job_finish(j);
 }
 
-void sql_floor(struct sql_job *j, const struct engine *e)
+void sql_floor(struct sql_job *j)
 {
     job_reset(j, false);
     stmt_begin(j, sql_floor_text);
-    put_text(j, e->kind->name);
     job_finish(j);
 }
 

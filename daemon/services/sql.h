@@ -56,8 +56,8 @@ void sql_orphan_dead_letter(struct sql_job *j, const struct engine *e,
 /* Moves sync_state forward; with keep_s, prunes the ledger. */
 void sql_watermark(struct sql_job *j, const struct engine *e,
                    int64_t through_us, int64_t floor_us, int64_t keep_s);
-/* The floor of a kind: one row, one time or NULL. */
-void sql_floor(struct sql_job *j, const struct engine *e);
+/* The floor of all kinds: one row, one time or NULL. */
+void sql_floor(struct sql_job *j);
 int64_t sql_read_floor(const struct pg_result *r);
 
 #endif

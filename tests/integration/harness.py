@@ -41,6 +41,8 @@ SANITIZER = re.compile(
     r"(Address|Leak|UndefinedBehavior|Thread|Memory)Sanitizer[: ]"
     r"|\.[ch]:\d+:\d+: runtime error: ")
 
+# What is left of the daemon's own keys in Redis when nothing is under way.
+STATE_KEYS = ["likesync:state:follow", "likesync:state:like"]
 # Every row that I1 forbids: the counted likes of a post against its rows.
 EXACT_SQL = """
 SELECT post_id, coalesce(c.like_count - c.unattributed, 0) AS counted,

@@ -104,6 +104,8 @@ def test_status_tells_how_things_stand(slow_daemon, redis):
     before = wait_for(
         lambda: (s := status_of(daemon))["owners_dirty"] == str(POSTS) and s,
         what="the likes to show")
+    assert before["like_owners_dirty"] == str(POSTS)
+    assert before["follow_owners_dirty"] == "0"
     assert before["flusher"] == "running"
     assert before["redis"] == "connected"
     assert before["postgres"].startswith("connected")
@@ -111,12 +113,29 @@ def test_status_tells_how_things_stand(slow_daemon, redis):
     after = status_of(daemon)
     assert after["owners_dirty"] == after["owners_on_record"] == "0"
     # A time that people can read, of today in UTC.
-    text, _, zone = after["synced_through"].rpartition(" ")
-    assert zone == "UTC"
-    ago = time.time() - time.mktime(time.strptime(
-        text + " GMT", "%Y-%m-%d %H:%M:%S %Z")) + time.timezone
-    assert -5 < ago < 60
+    for kind in ("", "like_", "follow_"):
+        text, _, zone = after[kind + "synced_through"].rpartition(" ")
+        assert zone == "UTC"
+        ago = time.time() - time.mktime(time.strptime(
+            text + " GMT", "%Y-%m-%d %H:%M:%S %Z")) + time.timezone
+        assert -5 < ago < 60
     daemon.term()
+
+
+def test_status_sums_up_the_kinds(slow_daemon):
+    """Sums, the longest lag, and the oldest time that is synced."""
+    like_posts(slow_daemon.client())
+    slow_daemon.drain()
+    flat = slow_daemon.admin().execute_command("FLUSHER", "STATUS")
+    flat = [item.decode() if isinstance(item, bytes) else item
+            for item in flat]
+    status = dict(zip(flat[::2], flat[1::2]))
+    for name, of in (("owners_dirty", sum), ("owners_on_record", sum),
+                     ("batches_on_record", sum), ("lag_ms", max),
+                     ("synced_through_us", min)):
+        kinds = [status[f"{kind}_{name}"] for kind in ("like", "follow")]
+        assert status[name] == of(kinds), name
+    assert status["synced_through_us"] > 0
 
 
 def test_status_names_what_is_away(bed, redis, pg):
@@ -161,12 +180,12 @@ def test_drain_draws_a_bar_on_a_terminal(slow_daemon, pg):
     like_posts(slow_daemon.client())
     with writes_held_up(pg):
         drain = Terminal("-s", slow_daemon.admin_socket, "drain")
-        wait_for(lambda: f"{POSTS} posts left" in drain.read(),
+        wait_for(lambda: f"{POSTS} posts and users left" in drain.read(),
                  what="the bar")
         assert drain.process.poll() is None
     code, out, shown = drain.end()
     assert (code, out) == (0, "all is durable\n")
-    bars = re.findall(r"\rdraining \[(#*)( *)\] (\d+) posts left\x1b\[K",
+    bars = re.findall(r"\rdraining \[(#*)( *)\] (\d+) posts and users left\x1b\[K",
                       shown)
     assert all(len(full) + len(empty) == 30 for full, empty, _ in bars)
     assert ("", " " * 30, str(POSTS)) in bars
@@ -193,7 +212,7 @@ def test_drain_on_a_terminal_ends_its_line_when_it_fails(slow_daemon, pg):
         drain = Terminal("-s", slow_daemon.admin_socket, "-t", "500", "drain")
         code, out, shown = drain.end()
     assert (code, out) == (1, "")
-    assert re.search(r"posts left\x1b\[K\r\nlikesyncctl: TIMEOUT", shown)
+    assert re.search(r"posts and users left\x1b\[K\r\nlikesyncctl: TIMEOUT", shown)
     # No full bar for what is not done.
     assert "#" * 30 not in shown
 
@@ -211,7 +230,7 @@ def test_drain_says_when_the_daemon_goes_away(slow_daemon, pg):
     like_posts(slow_daemon.client())
     with writes_held_up(pg):
         drain = Terminal("-s", slow_daemon.admin_socket, "drain")
-        wait_for(lambda: f"{POSTS} posts left" in drain.read(),
+        wait_for(lambda: f"{POSTS} posts and users left" in drain.read(),
                  what="the bar")
         slow_daemon.kill9()
         code, out, shown = drain.end()

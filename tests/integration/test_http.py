@@ -12,6 +12,7 @@ import redis as redis_py
 import harness
 from servers import wait_for
 
+KINDS = ("like", "follow")
 NAME = re.compile(r"likesyncd_[a-z_]+$")
 ROW = re.compile(r'(likesyncd_[a-z_]+)'
                  r'(?:\{([a-z_]+="[^"\\\n]*"(?:,[a-z_]+="[^"\\\n]*")*)\})?'
@@ -84,7 +85,9 @@ def test_health_is_the_daemons_own(bed, redis, pg):
 
 def test_the_queue_is_empty_when_all_is_answered(daemon, client):
     assert client.execute_command("LIKE", 7, 42) == 1
-    assert daemon.metrics()["likesyncd_queue_events"] == 0
+    for kind in KINDS:
+        assert daemon.metrics()[
+            f'likesyncd_queue_events{{kind="{kind}"}}'] == 0
 
 
 def test_other_paths_and_methods(daemon):
@@ -151,9 +154,10 @@ def test_metrics_move_with_traffic(bed, redis, pg):
     assert moved("likesyncd_batches_written_total") == \
         pg.value("SELECT count(*) FROM sync_batch")
     assert moved("likesyncd_requests_total") >= 10
-    assert after["likesyncd_backlog_owners"] == 0
-    assert after["likesyncd_owners_on_record"] == 0
-    assert after["likesyncd_batches_in_flight"] == 0
+    for kind in KINDS:
+        for name in ("backlog_owners", "owners_on_record",
+                     "batches_in_flight"):
+            assert after[f'likesyncd_{name}{{kind="{kind}"}}'] == 0, name
     assert after["likesyncd_redis_up"] == after["likesyncd_postgres_up"] == 1
     assert after["likesyncd_uptime_seconds"] >= \
         before["likesyncd_uptime_seconds"]
@@ -214,12 +218,15 @@ def test_lag_grows_while_nothing_is_written(bed, redis, pg):
     daemon.admin().execute_command("FLUSHER", "PAUSE")
     with daemon.client() as client:
         client.execute_command("LIKE", 7, 42)
-    wait_for(lambda: (m := daemon.metrics())["likesyncd_backlog_owners"] == 1
-             and m["likesyncd_sync_lag_seconds"] > 1.5, what="the lag")
+    wait_for(lambda: (m := daemon.metrics())[
+        'likesyncd_backlog_owners{kind="like"}'] == 1 and
+        m['likesyncd_sync_lag_seconds{kind="like"}'] > 1.5, what="the lag")
+    assert daemon.metrics()['likesyncd_backlog_owners{kind="follow"}'] == 0
     daemon.admin().execute_command("FLUSHER", "RESUME")
     daemon.drain()
-    wait_for(lambda: daemon.metrics()["likesyncd_sync_lag_seconds"] < 1.5,
-             what="the lag to go")
+    wait_for(lambda: all(daemon.metrics()[
+        f'likesyncd_sync_lag_seconds{{kind="{kind}"}}'] < 1.5
+        for kind in KINDS), what="the lag to go")
 
 
 def test_off(bed, redis, pg):

@@ -106,7 +106,7 @@ def test_a_like_from_the_event_to_the_cache(life):
 
     life.flush()
     assert life.contract() == {}
-    assert life.rest() == ["likesync:state:like"]
+    assert life.rest() == harness.STATE_KEYS
     clean = life.edge()
     assert {**clean, "synced": ""} == {**first, "synced": ""}
     assert 0 < life.ttl() <= TTL
@@ -250,7 +250,7 @@ def test_a_claim_under_way(life):
                          " ORDER BY 1") == [(7, 1), (8, 1)]
     life.flush()
     assert life.contract() == {}
-    assert life.rest() == ["likesync:state:like"]
+    assert life.rest() == harness.STATE_KEYS
     harness.check_exact(life.pg)
 
 
@@ -295,7 +295,7 @@ def test_keys_where_a_daemon_died(bed, redis, pg, point, in_tables):
 def test_keys_where_a_daemon_died_behind_the_ack(bed, redis, pg):
     daemon = die_with_a_like(bed, redis, pg, "acked")
     keys = redis.client()
-    assert set(keys.keys()) == {"post_user_like_42_7", "likesync:state:like"}
+    assert set(keys.keys()) == {"post_user_like_42_7", *harness.STATE_KEYS}
     assert keys.ttl("post_user_like_42_7") > 0
     assert pg.value("SELECT like_count FROM post_like") == 1
     daemon.start()
@@ -343,8 +343,8 @@ def test_nothing_else_is_ever_in_the_key_space(bed, redis, pg):
         assert any(re.fullmatch(pattern, key) for key in seen), pattern
     left = set(keys.scan_iter(count=500))
     assert {key for key in left if key.startswith("likesync:")} == \
-        {"likesync:state:like"}
-    for key in left - {"likesync:state:like"}:
+        set(harness.STATE_KEYS)
+    for key in left - set(harness.STATE_KEYS):
         assert re.fullmatch(r"post_user_like_\d+_\d+", key)
         assert set(keys.hkeys(key)) <= FIELDS
         assert 0 < keys.ttl(key) <= TTL

@@ -492,6 +492,30 @@ def test_another_version_of_the_schema(bed, redis, pg, version):
     check_heals(daemon, pg, pg.apply_schema)
 
 
+def test_a_database_of_version_1(bed, redis, pg):
+    """It had no tables for follows; what it holds of likes stays."""
+    pg.query("DROP TABLE user_follow, user_follow_count")
+    pg.query("COMMENT ON TABLE sync_state IS 'likesyncd schema version 1'")
+    pg.query("INSERT INTO user_like_post VALUES (42, 8, 1, 0, now(), now())")
+    pg.query("INSERT INTO post_like VALUES (42, 1, 0, now())")
+    pg.query("INSERT INTO sync_state VALUES ('like', now(), now())")
+    daemon = bed.daemon(redis, pg, wait="answers")
+    wait_log(daemon, 'the database has "likesyncd schema version 1", expected'
+             ' "likesyncd schema version 2": apply sql/schema.sql')
+    assert call(daemon, "LIKE", 7, 42) == ":1\r\n"
+    pg.apply_schema()
+    wait_for(lambda: daemon.metrics()["likesyncd_postgres_up"] == 1, 60,
+             "to heal")
+    daemon.drain(60)
+    assert rows(pg) == [(42, 7, 1), (42, 8, 1)]
+    assert counts(pg) == {42: (2, 0)}
+    assert pg.query("SELECT kind FROM sync_state ORDER BY 1") == \
+        [("follow",), ("like",)]
+    pg.apply_schema()
+    assert pg.value("SELECT obj_description('sync_state'::regclass)") == \
+        "likesyncd schema version 2"
+
+
 def test_ids_of_another_type(bed, cluster, redis):
     pg = cluster.create_database(variables={"post_id_type": "uuid"})
     bed.databases.append(pg)
@@ -548,7 +572,8 @@ def test_the_least_rights_are_enough(bed, redis, pg):
         "SELECT table_name::text, privilege_type::text"
         " FROM information_schema.role_table_grants"
         " WHERE grantee = 'likesyncd'"))
-    tables = ("user_like_post", "post_like", "sync_batch", "sync_dead_letter",
+    tables = ("user_like_post", "post_like", "user_follow",
+              "user_follow_count", "sync_batch", "sync_dead_letter",
               "sync_state")
     assert granted == {(table, right) for table in tables
                        for right in ("SELECT", "INSERT", "UPDATE")} | {
@@ -585,7 +610,7 @@ def test_the_least_rights_are_enough(bed, redis, pg):
     daemon.drain()
     assert counts(pg) == {42: (1, 0), 43: (3, 3), 44: (1, 0)}
     assert pg.value("SELECT count(*) FROM sync_dead_letter") == 2
-    assert pg.value("SELECT count(*) FROM sync_state") == 1
+    assert pg.value("SELECT count(*) FROM sync_state") == 2
     daemon.term()
     assert "denied" not in daemon.log_text()
 
@@ -595,7 +620,7 @@ def test_the_read_role_may_read_only(pg):
         "SELECT DISTINCT privilege_type::text, count(*)"
         " FROM information_schema.role_table_grants"
         " WHERE grantee = 'likesync_read' GROUP BY 1")
-    assert granted == [("SELECT", 5)]
+    assert granted == [("SELECT", 7)]
 
 
 def test_roles_can_be_applied_again(pg):

@@ -105,12 +105,12 @@ def test_ready_when_it_listens_though_all_backends_are_away(bed, manager,
 def test_status_tells_of_the_backlog(bed, manager, redis, pg):
     daemon = start_under(manager, bed, redis, pg)
     manager.wait("STATUS", r"redis: connected; postgres: connected \(2 of 2\);"
-                           r" 0 posts unsynced, lag \d+\.\d s")
+                           r" 0 posts and users unsynced, lag \d+\.\d s")
     daemon.admin().execute_command("FLUSHER", "PAUSE")
     with daemon.client() as client:
         for post in range(3):
             client.execute_command("LIKE", 7, post)
-    manager.wait("STATUS", "; 3 posts unsynced")
+    manager.wait("STATUS", "; 3 posts and users unsynced")
 
 
 def test_status_comes_with_ready(bed, manager, redis, pg):

@@ -8,9 +8,11 @@
 
 #include <math.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/buf.h"
+#include "core/edge.h"
 #include "core/metrics.h"
 
 struct row {
@@ -65,6 +67,31 @@ static void test_rows_of_one_name_stand_together(void **state)
             assert_int_equal(rows[i].kind, rows[j].kind);
         }
     }
+}
+
+/* metric_of finds the row of each kind; all such rows are checked here. */
+static void test_rows_by_kind(void **state)
+{
+    static const enum metric_id firsts[] = {
+        M_QUEUE_EVENTS_LIKE,      M_OWNERS_ON_RECORD_LIKE,
+        M_BATCHES_IN_FLIGHT_LIKE, M_BACKLOG_OWNERS_LIKE,
+        M_SYNC_LAG_LIKE,
+    };
+    char labels[64];
+    size_t n = 0;
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(firsts); i++) {
+        for (int kind = 0; kind < EDGE_COUNT; kind++) {
+            const struct row *row = &rows[metric_of(firsts[i], kind)];
+            snprintf(labels, sizeof(labels), "kind=\"%s\"",
+                     edge_kinds[kind]->name);
+            assert_string_equal(row->labels, labels);
+            assert_string_equal(row->name, rows[firsts[i]].name);
+        }
+    }
+    for (int i = 0; i < M_COUNT; i++)
+        n += strncmp(rows[i].labels, "kind=", 5) == 0 ? 1 : 0;
+    assert_int_equal(n, ARRAY_LEN(firsts) * EDGE_COUNT);
 }
 
 /* They are written as they stand. */
@@ -191,6 +218,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_names),
         cmocka_unit_test(test_rows_of_one_name_stand_together),
+        cmocka_unit_test(test_rows_by_kind),
         cmocka_unit_test(test_texts_need_no_escape),
         cmocka_unit_test(test_values),
         cmocka_unit_test(test_storage),
