@@ -200,6 +200,7 @@ class Walk:
         self.idle = self.rnd.random() < .7     # idle_ttl is not 0
         self.r, self.row = Redis(), {}
         self.lists = Lists(self)
+        self.hot = self.rnd.choice(LISTS)      # most of what happens
         self.now = 1
         self.batches = 0
         self.held = []           # batches in the daemons: {b, rows, stage, ...}
@@ -210,7 +211,7 @@ class Walk:
         self.torn = set()        # pairs whose five steps others came between
         self.lost = set()        # pairs of others that a list lost unclaimed
         self.deleted = set()     # lists deleted by hand, not loaded since
-        self.vague = set()       # assumed, with client times: PostgreSQL decides
+        self.vague = set()       # PostgreSQL decides (account)
         self.truth = {}
         self.snaps = []
         self.checked = 0
@@ -218,6 +219,15 @@ class Walk:
     def log(self, *what):
         if self.trace:
             print(self.now, *what)
+
+    def a_list(self):
+        return self.hot if self.chance(.6) else self.rnd.choice(LISTS)
+
+    def a_pair(self):
+        if self.chance(.6):
+            return pair_of(self.hot, self.rnd.choice(
+                [u for u in USERS if u != self.hot[1]]))
+        return self.rnd.choice(PAIRS)
 
     def chance(self, p):
         return self.rnd.random() < p
@@ -233,7 +243,8 @@ class Walk:
             if h is None:
                 return dict(st=0, m=0, c=0, syn=0, sm=0, g=r.gen, a="a",
                             others=False)
-            return dict(h, g=r.gen, a="a")
+            ended = not h["st"] and (h["syn"] is None or h["m"] > h["sm"])
+            return dict(h, g=r.gen, a="b" if ended else "a")
         row, since = self.lookups.pop(pair, (None, None))
         if since is None or self.now - since > APPLY_WITHIN:
             self.lookups[pair] = (self.row.get(pair, NOTHING), self.now)
@@ -258,7 +269,7 @@ class Walk:
             h.update(others=False, cl=h["m"])
         reply = self.judge(pair, h, want, at)
         self.log("event", pair, want, at, h["a"], "->", reply)
-        self.account(pair, want, at, h, reply)
+        self.account(pair, want, at, before, h, reply)
         if reply or before or not h["a"]:
             self.r.h[pair] = h
         if reply or (h["syn"], h["sm"]) != (h["st"], h["m"]):
@@ -285,10 +296,10 @@ class Walk:
             h["a"] = "b"
         return True
 
-    def account(self, pair, want, at, h, reply):
+    def account(self, pair, want, at, before, h, reply):
         """The serial history of what was acked, without Redis and PostgreSQL."""
         st, m, c = self.truth.get(pair, NOTHING)
-        if h["a"] and at is not None:
+        if h["a"] and (at is not None or before and before["g"] != h["g"]):
             self.vague.add(pair)
         if pair in self.vague:
             return
@@ -376,7 +387,8 @@ class Walk:
 
     def hold(self, b, rows):
         self.log("claim", b, rows)
-        self.held.append(dict(b=b, rows=rows, stage="look", gen=self.r.gen))
+        look = [x for x in rows if self.unsure(self.r.h[x])]
+        self.held.append(dict(b=b, rows=rows, look=look, stage="look"))
 
     def take_over(self, b):
         record = self.r.rec[b]
@@ -387,8 +399,7 @@ class Walk:
         stage = t["stage"]
         self.log(stage, t["b"], t["rows"])
         if stage == "look":
-            t["base"] = {x: self.row.get(x, NOTHING) for x in t["rows"]
-                         if self.unsure(self.r.h.get(x))}
+            t["base"] = {x: self.row.get(x, NOTHING) for x in t["look"]}
             t["stage"] = "adopt"
         elif stage == "adopt":
             for x, row in t["base"].items():
@@ -404,8 +415,8 @@ class Walk:
 
     @staticmethod
     def unsure(h):
-        return h and (h["syn"] is None or h["a"] == "a" and h["st"] == 1
-                      and BREAK != "no-assumed-ctime")
+        return h["syn"] is None or (h["a"] == "a" and h["st"] == 1
+                                    and BREAK != "no-assumed-ctime")
 
     def adopt(self, t, x, row):
         h = self.r.h.get(x)
@@ -419,8 +430,6 @@ class Walk:
         elif h["a"] == "a" and h["st"] == 1:
             if row[0] == 1:
                 h["c"] = row[2]
-            elif row[1] > h["c"]:        # its end, lost in a rollback
-                h["c"] = h["m"]
             h["a"] = "b"
             self.lists.put_pair(x, h["st"], h["c"])
         t["rows"][x] = edge(h)
@@ -475,7 +484,7 @@ class Walk:
 
     # ---- loads ----
     def load_begin(self):
-        key = self.rnd.choice(LISTS)
+        key = self.a_list()
         if not self.lists.good(key):
             self.log("begin", key, self.r.mark.get(key))
             self.lists.begin(key)
@@ -541,7 +550,7 @@ class Walk:
                     self.r.mark.pop(key, None)
 
     def delete(self):
-        key = self.rnd.choice(LISTS)
+        key = self.a_list()
         self.log("deleted", key)
         if self.chance(.8):
             self.lists.drop(key)
@@ -625,10 +634,10 @@ class Walk:
         k = rnd.random()
         if k < .20:
             at = None if self.chance(.7) else rnd.random() * self.now
-            self.event(rnd.choice(PAIRS), rnd.randint(0, 1), at, self.chance(.4))
+            self.event(self.a_pair(), rnd.randint(0, 1), at, self.chance(.4))
         elif k < .24:
             if self.others:
-                self.app_begin(rnd.choice(PAIRS), rnd.randint(0, 1))
+                self.app_begin(self.a_pair(), rnd.randint(0, 1))
         elif k < .34:
             if self.apps:
                 self.app_step(rnd.choice(sorted(self.apps)))
@@ -646,7 +655,7 @@ class Walk:
             if self.loads:
                 self.load_step(rnd.choice(self.loads))
         elif k < .88:
-            self.read(rnd.choice(LISTS))
+            self.read(self.a_list())
         elif k < .91:
             self.expire()
         elif k < .93:
