@@ -110,6 +110,16 @@
       "Age of the oldest event that may not be durable yet.")                  \
     X(SYNC_LAG_FOLLOW, GAUGE, "likesyncd_sync_lag_seconds", "kind=\"follow\"", \
       "")                                                                      \
+    X(LISTS_LOADED, COUNTER, "likesyncd_lists_loaded_total", "",               \
+      "Lists loaded to their end.")                                            \
+    X(LISTS_ROWS, COUNTER, "likesyncd_lists_rows_total", "",                   \
+      "Rows of PostgreSQL put into lists.")                                    \
+    X(LISTS_FAILED, COUNTER, "likesyncd_lists_failed_total", "",               \
+      "Loads of lists that ended early.")                                      \
+    X(LISTS_LOADING, GAUGE, "likesyncd_lists_loading", "",                     \
+      "Lists being loaded, or waiting for their turn.")                        \
+    X(LISTS_WAITING, GAUGE, "likesyncd_lists_waiting", "",                     \
+      "Requests that wait for a list.")                                        \
     X(LOOP_DELAY, GAUGE, "likesyncd_loop_delay_seconds", "",                   \
       "How late the event loop runs its timers.")                              \
     X(UPTIME, GAUGE, "likesyncd_uptime_seconds", "",                           \
