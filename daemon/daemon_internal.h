@@ -31,6 +31,8 @@ struct daemon {
     int n_scripts;
     struct service services[EDGE_COUNT];
     struct counts *counts;
+    struct lists *list_loads; /* of follows */
+    struct follow_counts *follow_counts;
     struct recovery *recovery;
     struct recovery_events recovery_events;
     struct commands commands;

@@ -9,8 +9,10 @@
 #include "core/metrics.h"
 #include "services/counts.h"
 #include "services/flushers.h"
+#include "services/follow_counts.h"
 #include "services/gate.h"
 #include "services/ingest.h"
+#include "services/lists.h"
 #include "services/lookup.h"
 #include "services/schema.h"
 
@@ -155,14 +157,15 @@ static void service_start(struct daemon *d, enum edge_index kind)
     d->n_scripts += engine_scripts_make(e->kind, e->lists, e->scripts);
     snprintf(e->instance, sizeof(e->instance), "%s", d->instance);
     s->lookup = lookup_new(e);
-    s->ingest = ingest_new(e, s->lookup, NULL);
+    if (e->lists)
+        d->list_loads = lists_new(e, s->lookup);
+    s->ingest = ingest_new(e, s->lookup, e->lists ? d->list_loads : NULL);
     s->flusher = flusher_new(e);
     ingest_close(s->ingest, "not connected to Redis yet");
 }
 
 static void service_free(struct service *s)
 {
-    lookup_free(s->lookup);
     ingest_free(s->ingest);
     flusher_free(s->flusher);
 }
@@ -176,6 +179,8 @@ void daemon_services_start(struct daemon *d)
     for (int i = 0; i < EDGE_COUNT; i++)
         service_start(d, (enum edge_index)i);
     d->counts = counts_new(&d->services[EDGE_LIKE].engine);
+    d->follow_counts =
+        follow_counts_new(&d->services[EDGE_FOLLOW].engine, d->list_loads);
     d->recovery_events = (struct recovery_events){
         .on_open = on_open,
         .on_close = on_close,
@@ -187,8 +192,8 @@ void daemon_services_start(struct daemon *d)
     d->recovery = recovery_new(d->services, &d->recovery_events);
 }
 
-/* The connections first: they answer everything that is under way, and after
- * that nobody waits for them any more. */
+/* Whoever answers goes before those who wait: the connections, the lookups, the
+ * loads of lists, and then all others. */
 void daemon_services_free(struct daemon *d)
 {
     gate_close(d->reads);
@@ -199,8 +204,12 @@ void daemon_services_free(struct daemon *d)
     if (d->pg)
         pg_free(d->pg);
     for (int i = 0; i < EDGE_COUNT; i++)
+        lookup_free(d->services[i].lookup);
+    lists_free(d->list_loads);
+    for (int i = 0; i < EDGE_COUNT; i++)
         service_free(&d->services[i]);
     counts_free(d->counts);
+    follow_counts_free(d->follow_counts);
     gate_free(d->reads);
     recovery_free(d->recovery);
 }

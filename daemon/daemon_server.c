@@ -81,6 +81,8 @@ int daemon_server_start(struct daemon *d)
         .like = &d->services[EDGE_LIKE],
         .follow = &d->services[EDGE_FOLLOW],
         .counts = d->counts,
+        .lists = d->list_loads,
+        .follow_counts = d->follow_counts,
         .password = d->password,
         .started_ms = clock_monotonic_ms(),
     };

@@ -4,43 +4,78 @@
 
 #include <string.h>
 
+#include "core/metrics.h"
+
+#define PAGE                                                                   \
+    "[RANGE start stop | CURSOR cursor] [COUNT n] [ASC | DESC] [WITHTIMES]"
+#define PAGE_VIEWER PAGE " [VIEWER user]"
+
 const struct command command_table[] = {
-    {"like", -3, CMD_WRITE | CMD_FAST, cmd_like,
+    {"like", -3, CMD_WRITE | CMD_FAST, cmd_like, "likes",
      "user post [AT unix-time] [WITHCOUNT]",
      "The user likes the post: 1 changed, 0 already so."},
-    {"unlike", -3, CMD_WRITE | CMD_FAST, cmd_unlike,
+    {"unlike", -3, CMD_WRITE | CMD_FAST, cmd_unlike, "likes",
      "user post [AT unix-time] [WITHCOUNT]",
      "The user takes the like back: 1 changed, 0 already so."},
-    {"liked", -3, CMD_READ | CMD_FAST, cmd_liked, "user post [post ...]",
+    {"liked", -3, CMD_READ | CMD_FAST, cmd_liked, "likes",
+     "user post [post ...]",
      "Has the user liked each of these posts: array of 0 and 1."},
-    {"likecount", -2, CMD_READ | CMD_FAST, cmd_likecount, "post [post ...]",
-     "Likes of each post, durable and not yet synced."},
-    {"flusher", -2, CMD_ADMIN, cmd_flusher,
+    {"likecount", -2, CMD_READ | CMD_FAST, cmd_likecount, "likes",
+     "post [post ...]", "Likes of each post, durable and not yet synced."},
+    {"follow", -3, CMD_WRITE | CMD_FAST, cmd_follow, "follows",
+     "user other [AT unix-time]",
+     "The user follows the other: 1 changed, 0 already so."},
+    {"unfollow", -3, CMD_WRITE | CMD_FAST, cmd_unfollow, "follows",
+     "user other [AT unix-time]",
+     "The user no longer follows the other: 1 changed, 0 already so."},
+    {"following", -2, CMD_READ, cmd_following, "follows", "user " PAGE_VIEWER,
+     "Whom the user follows, by time of the follow."},
+    {"followers", -2, CMD_READ, cmd_followers, "follows", "user " PAGE_VIEWER,
+     "Who follows the user, by time of the follow."},
+    {"fans", -2, CMD_READ, cmd_followers, "follows", "user " PAGE_VIEWER,
+     "FOLLOWERS by another name."},
+    {"relation", -3, CMD_READ | CMD_FAST, cmd_relation, "follows",
+     "user other [other ...]",
+     "Array: 0 none, 1 the user follows the other, 2 the other follows the "
+     "user, 3 both."},
+    {"mutuals", -2, CMD_READ, cmd_mutuals, "follows", "user " PAGE,
+     "Whom the user follows and who follows back."},
+    {"common", -3, CMD_READ, cmd_common, "follows", "user other " PAGE,
+     "Whom both follow, by the time of the user's follow."},
+    {"followcount", -2, CMD_READ | CMD_FAST, cmd_followcount, "follows",
+     "user [user ...]",
+     "Array of pairs: how many the user follows, and how many follow the "
+     "user."},
+    {"flusher", -2, CMD_ADMIN, cmd_flusher, "server",
      "DRAIN [timeout-ms] | PAUSE | RESUME | STATUS",
      "Steers the flusher; admin listener only."},
-    {"ping", -1, CMD_FAST, cmd_ping, "[message]", "Is anybody there."},
-    {"echo", 2, CMD_FAST, cmd_echo, "message", "Returns the message."},
-    {"hello", -1, CMD_NO_AUTH | CMD_FAST, cmd_hello,
+    {"ping", -1, CMD_FAST, cmd_ping, "server", "[message]",
+     "Is anybody there."},
+    {"echo", 2, CMD_FAST, cmd_echo, "server", "message",
+     "Returns the message."},
+    {"hello", -1, CMD_NO_AUTH | CMD_FAST, cmd_hello, "server",
      "[protover [AUTH username password] [SETNAME name]]",
      "Chooses the protocol version."},
-    {"auth", -2, CMD_NO_AUTH | CMD_FAST, cmd_auth, "[username] password",
-     "Authenticates the connection."},
-    {"select", 2, CMD_FAST, cmd_select, "index", "There is one database: 0."},
-    {"client", -2, 0, cmd_client,
+    {"auth", -2, CMD_NO_AUTH | CMD_FAST, cmd_auth, "server",
+     "[username] password", "Authenticates the connection."},
+    {"select", 2, CMD_FAST, cmd_select, "server", "index",
+     "There is one database: 0."},
+    {"client", -2, 0, cmd_client, "server",
      "GETNAME | ID | INFO | LIST | SETINFO LIB-NAME|LIB-VER value | "
      "SETNAME name",
      "Names and lists connections."},
-    {"command", -1, 0, cmd_command,
+    {"command", -1, 0, cmd_command, "server",
      "[COUNT | DOCS [name ...] | INFO [name ...]]",
      "Tells what commands there are."},
-    {"config", -2, 0, cmd_config, "GET parameter [parameter ...]",
+    {"config", -2, 0, cmd_config, "server", "GET parameter [parameter ...]",
      "Answers the few parameters that Redis tools ask for."},
-    {"info", -1, 0, cmd_info, "[section ...]", "Tells about the daemon."},
-    {"readonly", 1, CMD_FAST, cmd_readonly, "",
+    {"info", -1, 0, cmd_info, "server", "[section ...]",
+     "Tells about the daemon."},
+    {"readonly", 1, CMD_FAST, cmd_readonly, "server", "",
      "An error, as on a Redis without cluster."},
-    {"reset", 1, CMD_NO_AUTH | CMD_FAST, cmd_reset, "",
+    {"reset", 1, CMD_NO_AUTH | CMD_FAST, cmd_reset, "server", "",
      "Makes the connection as new."},
-    {"quit", -1, CMD_NO_AUTH | CMD_FAST, cmd_quit, "",
+    {"quit", -1, CMD_NO_AUTH | CMD_FAST, cmd_quit, "server", "",
      "Closes the connection."},
 };
 
@@ -77,6 +112,14 @@ void reply_unknown_subcommand(struct request *rq, const char *command,
 void reply_ok(struct request *rq)
 {
     resp_simple(request_reply(rq), "OK");
+    request_done(rq);
+}
+
+void reply_failed(struct request *rq, const char *why)
+{
+    if (strncmp(why, "TRYAGAIN", 8) == 0)
+        metric_add(M_OVERLOADS, 1);
+    resp_error(request_reply(rq), "%s", why);
     request_done(rq);
 }
 
@@ -153,6 +196,22 @@ static void reply_no_perm(struct request *rq, const struct command *cmd)
                "(server.admin_listen)",
                cmd->name);
     request_done(rq);
+}
+
+/* ---- ids ---- */
+
+bool request_id(struct request *rq, enum id_type type, const char *what,
+                const struct resp_arg *arg, struct id_key *id_r)
+{
+    char shown[RESP_SHOW_MAX];
+    const char *why;
+
+    if (id_parse(type, arg->data, arg->len, id_r->text, &id_r->len, &why) == 0)
+        return true;
+    resp_error(request_reply(rq), "ERR invalid %s id '%s': %s", what,
+               resp_show(arg, shown), why);
+    request_done(rq);
+    return false;
 }
 
 /* ---- dispatch ---- */

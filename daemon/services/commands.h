@@ -11,6 +11,8 @@
 #include "services/service.h"
 
 struct counts;
+struct follow_counts;
+struct lists;
 
 /* What the handlers may use; all refs. */
 struct commands {
@@ -18,6 +20,8 @@ struct commands {
     struct service *like;
     struct service *follow;
     struct counts *counts;
+    struct lists *lists; /* of follows */
+    struct follow_counts *follow_counts;
     struct server *server;
     const char *password; /* "" none */
     uint64_t started_ms;  /* monotonic */
@@ -39,6 +43,7 @@ struct command {
     int arity;        /* as in Redis: the name counts; negative: at least */
     unsigned flags;
     command_run run;
+    const char *group;
     const char *args; /* for people and redis-cli */
     const char *summary;
 };
@@ -98,9 +103,38 @@ void cmd_liked(struct commands *, struct request *, int,
                const struct resp_arg *);
 void cmd_likecount(struct commands *, struct request *, int,
                    const struct resp_arg *);
+/* follows.c */
+void cmd_follow(struct commands *, struct request *, int,
+                const struct resp_arg *);
+void cmd_unfollow(struct commands *, struct request *, int,
+                  const struct resp_arg *);
+void cmd_relation(struct commands *, struct request *, int,
+                  const struct resp_arg *);
+void cmd_followcount(struct commands *, struct request *, int,
+                     const struct resp_arg *);
+void cmd_following(struct commands *, struct request *, int,
+                   const struct resp_arg *);
+void cmd_followers(struct commands *, struct request *, int,
+                   const struct resp_arg *);
+void cmd_mutuals(struct commands *, struct request *, int,
+                 const struct resp_arg *);
+void cmd_common(struct commands *, struct request *, int,
+                const struct resp_arg *);
 /* admin.c */
 void cmd_flusher(struct commands *, struct request *, int,
                  const struct resp_arg *);
+
+/* ---- ids ---- */
+
+struct id_key {
+    char text[ID_KEY_MAX]; /* key form */
+    size_t len;
+};
+
+/* Reads an id; false when an error was put, in which `what` it is, and the
+ * request is done. */
+bool request_id(struct request *rq, enum id_type type, const char *what,
+                const struct resp_arg *arg, struct id_key *id_r);
 
 /* ---- replies that several handlers give, in Redis' words ---- */
 
@@ -108,6 +142,8 @@ void reply_arity(struct request *rq, const char *name);
 void reply_unknown_subcommand(struct request *rq, const char *command,
                               const struct resp_arg *sub);
 void reply_ok(struct request *rq);
+/* `why` with its code. */
+void reply_failed(struct request *rq, const char *why);
 /* To `COMMAND HELP`, for a command with subcommands. */
 void reply_help(struct request *rq, const char *command);
 /* Text of several lines: a verbatim string in RESP3, as in Redis. Takes the

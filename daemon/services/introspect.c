@@ -53,7 +53,7 @@ static void put_docs(struct buf *b, int proto, const struct command *cmd)
     resp_bulk_str(b, "since");
     resp_bulk_str(b, LIKESYNCD_VERSION);
     resp_bulk_str(b, "group");
-    resp_bulk_str(b, cmd->flags & (CMD_WRITE | CMD_READ) ? "likes" : "server");
+    resp_bulk_str(b, cmd->group);
     resp_bulk_str(b, "arguments");
     resp_array(b, cmd->args[0] != '\0');
     if (!cmd->args[0])

@@ -1,0 +1,400 @@
+/* SPDX-License-Identifier: MIT */
+/* Happy path: a step of the list → the states that filter it, or the relations
+ * to the viewer → items, until there are enough or the list ends → reply.
+ * Failure modes: whatever ends a step or a read of states ends the page with its
+ * error. */
+#include "services/pages.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/num.h"
+#include "services/list_walk.h"
+#include "services/relations.h"
+#include "services/states.h"
+
+/* A filter may leave few of a step. */
+#define FILTER_STEP_MIN 100
+
+struct page {
+    struct commands *commands; /* ref */
+    struct request *rq;
+    struct page_query q;
+    struct list_walk walk;
+    struct args items; /* replies, in order */
+    struct buf raw;    /* an id */
+    struct buf next;   /* cursor behind the last entry looked at */
+    int64_t skip;      /* matches in front of the page */
+    int64_t left;      /* items wanted still */
+    int64_t page_max;
+    size_t walked;
+    bool slice; /* all matches are needed to know which are meant */
+    bool ended; /* nothing is behind the last entry looked at */
+};
+
+/* ---- the reply ---- */
+
+static void page_free(struct page *p)
+{
+    list_walk_deinit(&p->walk);
+    args_free(&p->items);
+    buf_free(&p->raw);
+    buf_free(&p->next);
+    free(p);
+}
+
+static void fail(struct page *p, const char *why)
+{
+    reply_failed(p->rq, why);
+    page_free(p);
+}
+
+static void fail_too_many(struct page *p)
+{
+    resp_error(request_reply(p->rq),
+               "ERR the range has more than %lld entries (follow.page_max): "
+               "use CURSOR",
+               (long long)p->page_max);
+    request_done(p->rq);
+    page_free(p);
+}
+
+/* The items [from, to). */
+static void put_items(struct page *p, int64_t from, int64_t to)
+{
+    struct buf *b = request_reply(p->rq);
+    size_t start, end;
+
+    if (from >= to) {
+        resp_array(b, 0);
+        return;
+    }
+    start = from ? p->items.ends[from - 1] : 0;
+    end = p->items.ends[to - 1];
+    resp_array(b, (size_t)(to - from));
+    buf_append(b, p->items.text.data + start, end - start);
+}
+
+static int64_t rank_at(int64_t rank, int64_t n)
+{
+    return rank >= 0 ? rank : rank + n;
+}
+
+static void put_slice(struct page *p)
+{
+    const struct page_args *a = &p->q.args;
+    int64_t n = p->items.n;
+    int64_t from = rank_at(a->start, n);
+    int64_t to = rank_at(a->stop, n) + 1;
+
+    if (from < 0)
+        from = 0;
+    if (to > n)
+        to = n;
+    if (a->count && to > from + a->count)
+        to = from + a->count;
+    put_items(p, from, to);
+}
+
+static void finish(struct page *p)
+{
+    struct buf *b = request_reply(p->rq);
+
+    if (p->items.n > p->page_max) {
+        fail_too_many(p);
+        return;
+    }
+    if (p->q.args.by_cursor) {
+        resp_array(b, 2);
+        if (p->ended)
+            resp_bulk_str(b, "0");
+        else
+            resp_bulk(b, p->next.data, p->next.len);
+    }
+    if (p->slice)
+        put_slice(p);
+    else
+        put_items(p, 0, p->items.n);
+    request_done(p->rq);
+    page_free(p);
+}
+
+/* ---- items ---- */
+
+/* A score as seconds with no more decimals than it needs; as it is when it can
+ * be no time. */
+static void put_time(struct buf *b, const char *text, size_t len)
+{
+    char time[NUM_TIME_MAX];
+    char *score = mem_strndup(text, len);
+    double s = strtod(score, NULL);
+
+    free(score);
+    if (!(s > -1e12 && s < 1e12)) {
+        resp_bulk(b, text, len);
+        return;
+    }
+    len = num_format_time_us((int64_t)(s * 1e6 + (s < 0 ? -0.5 : 0.5)), time);
+    while (time[len - 1] == '0')
+        len--;
+    if (time[len - 1] == '.')
+        len--;
+    resp_bulk(b, time, len);
+}
+
+static void put_item(struct page *p, size_t i, int relation)
+{
+    const struct page_args *a = &p->q.args;
+    struct buf *b = &p->items.text;
+    size_t len;
+    const char *member = list_walk_member(&p->walk, i, &len);
+
+    args_put(&p->items, "", 0);
+    buf_clear(&p->raw, ID_KEY_MAX);
+    id_put_raw(p->walk.engine->member_type, member, len, &p->raw);
+    if (a->with_times || a->has_viewer)
+        resp_array(b, 1 + a->with_times + a->has_viewer);
+    resp_bulk(b, p->raw.data, p->raw.len);
+    if (a->with_times) {
+        const char *time = list_walk_time(&p->walk, i, &len);
+
+        put_time(b, time, len);
+    }
+    if (a->has_viewer)
+        resp_int(b, relation);
+    p->items.ends[p->items.n - 1] = b->len;
+}
+
+static void set_next(struct page *p, size_t i)
+{
+    size_t len;
+    const char *s = list_walk_time(&p->walk, i, &len);
+
+    buf_clear(&p->next, ID_KEY_MAX);
+    buf_append(&p->next, s, len);
+    buf_putc(&p->next, '_');
+    s = list_walk_member(&p->walk, i, &len);
+    buf_append(&p->next, s, len);
+}
+
+/* What somebody else put into the list may be no id: it is left out. */
+static bool is_id(const struct page *p, size_t i)
+{
+    size_t len;
+    const char *member = list_walk_member(&p->walk, i, &len);
+
+    return id_check_key(p->walk.engine->member_type, member, len) == 0;
+}
+
+static bool is_whole_range(const struct page *p)
+{
+    return !p->q.args.by_cursor && p->q.filter == PAGE_ALL;
+}
+
+/* ---- steps ---- */
+
+static void go_on(struct page *p);
+
+/* `codes`: per entry with an id, whether it passes the filter or how it relates
+ * to the viewer; NULL without either. */
+static void take_step(struct page *p, const uint8_t *codes)
+{
+    size_t n = list_walk_count(&p->walk);
+    size_t i;
+
+    for (i = 0; i < n && p->left > 0; i++) {
+        bool valid = is_id(p, i);
+        int code = valid && codes ? *codes++ : 0;
+
+        if (valid)
+            set_next(p, i);
+        else if (!is_whole_range(p))
+            continue;
+        if (p->q.filter != PAGE_ALL && code == 0)
+            continue;
+        if (p->skip > 0) {
+            p->skip--;
+            continue;
+        }
+        if (valid)
+            put_item(p, i, code);
+        p->left--;
+    }
+    p->walked += n;
+    p->ended = i == n && !p->walk.more;
+    go_on(p);
+}
+
+static void on_codes(void *arg, const uint8_t *codes, size_t n, const char *why)
+{
+    struct page *p = arg;
+
+    (void)n;
+    if (codes)
+        take_step(p, codes);
+    else
+        fail(p, why);
+}
+
+static void relate(struct page *p)
+{
+    const struct page_args *a = &p->q.args;
+    size_t n = list_walk_count(&p->walk);
+    struct relations *r =
+        relations_new(p->commands->follow, a->viewer, a->viewer_len, n);
+
+    for (size_t i = 0; i < n; i++) {
+        size_t len;
+        const char *member = list_walk_member(&p->walk, i, &len);
+
+        if (is_id(p, i))
+            relations_add(r, member, len);
+    }
+    relations_get(r, on_codes, p);
+}
+
+static void filter(struct page *p)
+{
+    const struct page_query *q = &p->q;
+    size_t n = list_walk_count(&p->walk);
+    struct states *s =
+        states_new(p->walk.engine, p->commands->follow->lookup, n);
+
+    for (size_t i = 0; i < n; i++) {
+        size_t len;
+        const char *member = list_walk_member(&p->walk, i, &len);
+
+        if (!is_id(p, i))
+            continue;
+        if (q->filter == PAGE_MUTUALS)
+            states_add(s, member, len, q->user.text, q->user.len);
+        else
+            states_add(s, q->other.text, q->other.len, member, len);
+    }
+    states_get(s, on_codes, p);
+}
+
+static void on_step(void *arg, const char *why)
+{
+    struct page *p = arg;
+
+    if (why) {
+        fail(p, why);
+        return;
+    }
+    if (p->walk.by_rank && p->left > p->walk.total)
+        p->left = p->walk.total;
+    if (list_walk_count(&p->walk) == 0)
+        take_step(p, NULL);
+    else if (p->q.filter != PAGE_ALL)
+        filter(p);
+    else if (p->q.args.has_viewer)
+        relate(p);
+    else
+        take_step(p, NULL);
+}
+
+static int64_t step_size(const struct page *p)
+{
+    int64_t n = p->left;
+
+    if (p->q.filter != PAGE_ALL && n < FILTER_STEP_MIN)
+        n = FILTER_STEP_MIN;
+    return n < LIST_WALK_STEP ? n : LIST_WALK_STEP;
+}
+
+static void go_on(struct page *p)
+{
+    bool by_cursor = p->q.args.by_cursor;
+
+    if (p->left == 0 || p->ended || !request_session(p->rq))
+        finish(p);
+    else if (p->q.filter == PAGE_ALL)
+        list_walk_next(&p->walk, step_size(p));
+    else if (by_cursor && p->walked >= PAGE_CURSOR_WALK && p->next.len > 0)
+        finish(p);
+    else if (!by_cursor && p->walked >= PAGE_RANGE_WALK)
+        fail(p, "ERR more than 100000 entries to look through: use CURSOR");
+    else
+        list_walk_next(&p->walk, step_size(p));
+}
+
+/* ---- the start ---- */
+
+/* How many entries a range takes at most. */
+static int64_t range_size(const struct page_args *a)
+{
+    int64_t n = INT64_MAX;
+
+    if (a->start >= 0 && a->stop >= 0)
+        n = a->stop < a->start ? 0 : a->stop - a->start + 1;
+    return a->count && a->count < n ? a->count : n;
+}
+
+static void start_filtered(struct page *p)
+{
+    const struct page_args *a = &p->q.args;
+
+    p->slice = a->start < 0 || a->stop < -1;
+    p->skip = p->slice ? 0 : a->start;
+    p->left = p->slice ? INT64_MAX : range_size(a);
+    if (p->left > p->page_max)
+        p->left = p->page_max + 1;
+    if (p->left == 0)
+        finish(p);
+    else
+        list_walk_behind(&p->walk, "", 0, "", 0, step_size(p));
+}
+
+static void start_range(struct page *p)
+{
+    const struct page_args *a = &p->q.args;
+    int64_t stop = a->stop;
+
+    p->left = range_size(a);
+    /* The whole list need not be there for the first of it. */
+    if (a->count && a->start >= 0 && (stop == -1 || stop >= 0))
+        stop = a->start + p->left - 1;
+    list_walk_range(&p->walk, a->start, stop,
+                    a->count ? INT64_C(1) << 50 : p->page_max, step_size(p));
+}
+
+static void start(struct page *p)
+{
+    const struct page_args *a = &p->q.args;
+
+    if (a->by_cursor) {
+        p->left = a->count ? a->count : PAGE_CURSOR_COUNT;
+        list_walk_behind(&p->walk, a->time, a->time_len, a->member,
+                         a->member_len, step_size(p));
+    } else if (p->q.filter == PAGE_ALL) {
+        start_range(p);
+    } else {
+        start_filtered(p);
+    }
+}
+
+void pages_run(struct commands *c, struct request *rq,
+               const struct page_query *q)
+{
+    const struct engine *e = &c->follow->engine;
+    struct page *p = mem_zalloc(sizeof(*p));
+
+    p->commands = c;
+    p->rq = rq;
+    p->q = *q;
+    p->page_max = e->options->follow_page_max;
+    p->walk = (struct list_walk){
+        .engine = e,
+        .lists = c->lists,
+        .side = q->side,
+        .user = p->q.user.text,
+        .user_len = q->user.len,
+        .oldest_first = q->args.order == PAGE_OLDEST_FIRST,
+        .cb = on_step,
+        .arg = p,
+    };
+    list_walk_init(&p->walk);
+    start(p);
+}
