@@ -119,15 +119,18 @@ class Lists:
         if key not in r.mark and key not in r.z:
             self.begin(key)
 
+    def count(self, key):
+        """After a check, or a load that began anew."""
+        mark = self.r.mark.get(key)
+        if mark and mark["pos"] != "gone":
+            mark["n"] = self.card(key)
+
     def put(self, key, member, st, c):
         z = self.r.z.setdefault(key, {})
-        had = member in z
         if st:
             z[member] = c
         else:
             z.pop(member, None)
-        if key in self.r.mark:
-            self.r.mark[key]["n"] += st - had
         if not z:
             self.drop(key)
 
@@ -142,6 +145,7 @@ class Lists:
             self.check(key)
             self.r.unsynced[key].add(member)
             self.r.ttl.discard(key)
+            self.count(key)
 
     def synced(self, pair):
         for key, member in lists_of(pair):
@@ -152,6 +156,7 @@ class Lists:
     def settle(self, key):
         """A TTL only where all can be loaded again."""
         r = self.r
+        self.count(key)
         mine = key in r.mark and r.mark[key]["own"]
         if self.walk.idle and mine and key in r.z and not r.unsynced[key]:
             r.ttl.add(key)
@@ -172,6 +177,8 @@ class Lists:
         r.mark[key] = dict(gen=r.gen, pos=pos, n=self.card(key), own=own,
                            id=self.walk.now)
         self.settle(key)
+        self.walk.deleted.discard(key)
+        self.walk.blind.discard(key)
 
     def overlay(self, key):
         """What PostgreSQL may not have; and, after a rollback, what it may have
@@ -211,14 +218,25 @@ class Walk:
         self.torn = set()        # pairs whose five steps others came between
         self.lost = set()        # pairs of others that a list lost unclaimed
         self.deleted = set()     # lists deleted by hand, not loaded since
+        self.blind = set()       # of these, others then put something in
         self.vague = set()       # PostgreSQL decides (account)
         self.truth = {}
         self.snaps = []
-        self.checked = 0
+        if self.others:
+            self.adopted()
+        self.snapshot()
 
     def log(self, *what):
         if self.trace:
             print(self.now, *what)
+
+    def adopted(self):
+        """Lists that an application had; its edges are in PostgreSQL."""
+        for i, x in enumerate(PAIRS):
+            if self.chance(.4):
+                self.row[x] = self.truth[x] = (1, -i - 1, -i - 1)
+                for key, member in lists_of(x):
+                    self.r.z.setdefault(key, {})[member] = -i - 1
 
     def a_list(self):
         return self.hot if self.chance(.6) else self.rnd.choice(LISTS)
@@ -335,6 +353,8 @@ class Walk:
             h = self.apps_state[pair]
             key, member = lists_of(pair)[arg]
             z = self.r.z.setdefault(key, {})
+            if h[0] and key in self.deleted:
+                self.blind.add(key)
             if h[0]:
                 z[member] = h[2]
             else:
@@ -399,8 +419,11 @@ class Walk:
         stage = t["stage"]
         self.log(stage, t["b"], t["rows"])
         if stage == "look":
+            t["since"] = self.now
             t["base"] = {x: self.row.get(x, NOTHING) for x in t["look"]}
             t["stage"] = "adopt"
+        elif stage == "adopt" and self.now - t["since"] > APPLY_WITHIN:
+            t["stage"] = "look"
         elif stage == "adopt":
             for x, row in t["base"].items():
                 self.adopt(t, x, row)
@@ -488,9 +511,8 @@ class Walk:
         if not self.lists.good(key):
             self.log("begin", key, self.r.mark.get(key))
             self.lists.begin(key)
-            self.deleted.discard(key)
         if self.r.mark[key]["pos"] != "end":
-            self.loads.append(dict(key=key))
+            self.loads.append(dict(key=key, slow=self.chance(.3)))
 
     def load_step(self, t):
         """Either reads what is to be looked up, or looks it up, or applies it."""
@@ -570,9 +592,9 @@ class Walk:
         self.log("rolled back")
         self.lose_daemons(False)
         snap = copy.deepcopy(self.rnd.choice(self.snaps))
-        self.r, self.acked, self.torn, self.lost = snap[:4]
+        (self.r, self.acked, self.torn, self.lost, self.deleted,
+         self.blind) = snap
         self.r.gen += 1
-        self.deleted = snap[4]
         self.vague.clear()
         self.restate()
 
@@ -591,13 +613,14 @@ class Walk:
         self.acked.clear()
         self.lost.clear()
         self.deleted.clear()
+        self.blind.clear()
         self.vague.clear()
         self.restate()
 
     def snapshot(self):
         self.snaps.append(copy.deepcopy(
             (self.r, self.acked, self.torn | set(self.apps), self.lost,
-             self.deleted)))
+             self.deleted, self.blind)))
 
     # ---- the answers ----
     def read(self, key):
@@ -605,12 +628,12 @@ class Walk:
             return False
         pos = self.r.mark[key]["pos"]
         if pos not in ("overlay", "start"):
-            self.check(key, -1 if pos == "end" else pos[0])
+            self.check(key, -9 if pos == "end" else pos[0])
         self.lists.settle(key)
         return pos == "end"
 
     def check(self, key, above):
-        if key in self.deleted and self.others:
+        if key in self.blind:
             return
         got = {v: c for v, c in self.r.z.get(key, {}).items() if c > above}
         for v in USERS:
@@ -620,7 +643,6 @@ class Walk:
             st, _, c = self.truth.get(x, NOTHING)
             want = c if st and c > above else None
             have = got.get(v)
-            self.checked += 1
             if self.r.h.get(x, {}).get("a") == "a":
                 continue
             assert have == want, f"{key}: {v} has {have}, not {want}"
@@ -653,7 +675,9 @@ class Walk:
             self.load_begin()
         elif k < .80:
             if self.loads:
-                self.load_step(rnd.choice(self.loads))
+                t = rnd.choice(self.loads)
+                if not t["slow"] or "rows" not in t or self.chance(.1):
+                    self.load_step(t)
         elif k < .88:
             self.read(self.a_list())
         elif k < .91:
@@ -662,7 +686,7 @@ class Walk:
             self.now += rnd.choice((5, 25))
         elif k < .95:
             self.killed(rnd)
-        elif k < .965:
+        elif k < .97:
             if self.by_hand:
                 self.delete()
         elif k < .98:
@@ -695,8 +719,7 @@ class Walk:
                     break
                 if not self.lists.good(key):
                     self.lists.begin(key)
-                    self.deleted.discard(key)
-                self.loads.append(dict(key=key))
+                self.loads.append(dict(key=key, slow=False))
                 for _ in range(3):
                     self.now += 1
                     if self.loads:
