@@ -284,7 +284,7 @@ class Walk:
         if h is None:
             return
         if h["others"]:
-            h.update(others=False, cl=h["m"])
+            self.theirs(h)
         reply = self.judge(pair, h, want, at)
         self.log("event", pair, want, at, h["a"], "->", reply)
         self.account(pair, want, at, before, h, reply)
@@ -299,6 +299,11 @@ class Walk:
             self.acked[pair] = self.now
         if pair in self.apps:
             self.torn.add(pair)
+
+    @staticmethod
+    def theirs(h):
+        """Others wrote it, its ctime too. That is remembered until the ack."""
+        h.update(others=False, cl=h["m"], a=h["a"] and "b")
 
     def judge(self, pair, h, want, at):
         """Changes the hash; whether it took the event."""
@@ -398,7 +403,7 @@ class Walk:
     def claimed(self, x):
         h = self.r.h[x]
         if h["others"]:
-            h.update(others=False, cl=h["m"])
+            self.theirs(h)
             if BREAK != "no-unsynced-of-others":
                 self.lists.unsynced(x)
             if BREAK == "claim-applies":
