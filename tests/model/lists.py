@@ -261,8 +261,8 @@ class Walk:
             if h is None:
                 return dict(st=0, m=0, c=0, syn=0, sm=0, g=r.gen, a="a",
                             others=False)
-            ended = not h["st"] and (h["syn"] is None or h["m"] > h["sm"])
-            return dict(h, g=r.gen, a="b" if ended else "a")
+            sure = h["syn"] is None or not h["st"] and h["m"] > h["sm"]
+            return dict(h, g=r.gen, a="b" if sure else "a")
         row, since = self.lookups.pop(pair, (None, None))
         if since is None or self.now - since > APPLY_WITHIN:
             self.lookups[pair] = (self.row.get(pair, NOTHING), self.now)
