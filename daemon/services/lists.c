@@ -28,7 +28,7 @@
 #define LOADS_MAX   4
 #define QUEUED_MAX  1000
 #define WAITERS_MAX 10000
-#define TURN_STEPS  20
+#define TURN_STEPS  8
 
 struct lists {
     struct loader loader;

@@ -4,16 +4,16 @@
  *
  * Happy path: BEGIN (list_begin.lua) says where the mark stands, and from there
  *
- *   "o"    SCAN the unsynced members → LOOKUP a part of them → APPLY it
- *          (list_load.lua), until no part is left: "s"
+ *   "o"    SCAN members that are unsynced or doubtful → LOOKUP a part of them →
+ *          APPLY it (list_load.lua), until no part is left: "s"
  *   "s"    QUERY the newest rows → APPLY: "time_us id" of the last one
  *   "time_us id"  QUERY what comes behind → APPLY, until fewer rows come than
  *          were asked for: "end"
  *
  * Failure modes: the mark stands elsewhere when rows are applied, since another
- * daemon was there or the list vanished, or the rows took too long (on from
- * where it stands, MAX_SETBACKS times); Redis busy (the same call again); a
- * backend away, Redis full, or no sorted set under the list's name: ended. */
+ * daemon was there or the list vanished, or the rows took too long (BEGIN again,
+ * MAX_SETBACKS times); Redis busy (the same call again); a backend away, Redis
+ * full, or no sorted set under the list's name: ended. */
 #include "services/lists_load.h"
 
 #include <stdlib.h>
@@ -46,7 +46,8 @@ struct load {
     struct rows *rows;       /* owned */
     struct timer *timer;     /* owned: the start, and the same call again */
     struct args args;        /* of the call to Redis */
-    struct buf pos;          /* of the mark, as last heard; "" begin anew */
+    struct buf begun;        /* which load this is, as BEGIN has it */
+    struct buf pos;          /* of the mark, as last heard */
     int64_t now_us;          /* Redis' time, as last heard */
     int64_t seen_us;         /* the same, when rows were asked for */
     int n_rows;              /* that are being applied */
@@ -130,6 +131,7 @@ static void script_args(struct load *l, enum load_state state)
 static void apply_args(struct load *l, const char *to, size_t len)
 {
     script_args(l, LOAD_APPLY);
+    args_put(&l->args, l->begun.data, l->begun.len);
     args_put_i64(&l->args, l->seen_us);
     args_put(&l->args, l->pos.data, l->pos.len);
     args_put(&l->args, to, len);
@@ -248,9 +250,15 @@ static bool read_pos(struct load *l, const struct redis_value *now,
 
 static void on_begun(struct load *l, const struct redis_value *v)
 {
+    size_t len;
+    const char *begun = redis_value_str(redis_value_at(v, 4), &len);
+
     fault_point("list_begun");
     (void)read_pos(l, redis_value_at(v, 0), redis_value_at(v, 1));
-    overlay_reset(l->overlay, redis_value_int(redis_value_at(v, 3)) == 0);
+    l->begun.len = 0;
+    buf_append(&l->begun, begun, len);
+    overlay_reset(l->overlay, redis_value_int(redis_value_at(v, 3)) != 0,
+                  redis_value_int(redis_value_at(v, 5)) != 0);
     load_go_on(l);
 }
 
@@ -260,8 +268,8 @@ static void on_setback(struct load *l, bool moved)
         load_end(l, "TRYAGAIN the list changes too much to be loaded");
         return;
     }
-    overlay_reset(l->overlay, false);
-    load_go_on(l);
+    script_args(l, LOAD_BEGIN);
+    send_call(l);
 }
 
 static void step_done(struct load *l, int64_t members)
@@ -297,23 +305,19 @@ static void on_applied(struct load *l, const struct redis_value *v)
 
 void load_go_on(struct load *l)
 {
-    if (l->pos.len == 0) {
-        script_args(l, LOAD_BEGIN);
-        send_call(l);
-    } else if (is_overlay(l)) {
+    if (is_overlay(l))
         overlay_on(l);
-    } else if (is_end(l)) {
+    else if (is_end(l))
         load_end(l, NULL);
-    } else {
+    else
         query(l);
-    }
 }
 
 static void on_value(struct load *l, const struct redis_value *v)
 {
     if (l->state == LOAD_SCAN)
         on_scanned(l, v);
-    else if (redis_value_len(v) != 4)
+    else if (redis_value_len(v) != (l->state == LOAD_BEGIN ? 6 : 4))
         load_end(l, redis_odd);
     else if (l->state == LOAD_BEGIN)
         on_begun(l, v);
@@ -374,6 +378,7 @@ void load_free(struct load *l)
     rows_free(l->rows);
     args_free(&l->args);
     buf_free(&l->user);
+    buf_free(&l->begun);
     buf_free(&l->pos);
     buf_free(&l->text);
     free(l);

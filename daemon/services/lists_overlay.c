@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* A page of SSCAN is cut into parts: Redis returns small sets whole, and what it
- * calls small is an option of its own. */
+/* SSCAN of the unsynced members, then ZSCAN of the list. A page of them is cut
+ * into parts: Redis returns small sets whole, and what it calls small is an
+ * option of its own. */
 #include "services/lists_overlay.h"
 
 #include <stdlib.h>
@@ -9,6 +10,9 @@
 #include "services/engine.h"
 #include "services/lists.h"
 #include "services/lookup.h"
+
+/* What is to be scanned. */
+enum scan { SCAN_UNSYNCED, SCAN_LISTED, SCAN_NONE };
 
 /* A member of the part and its row. */
 struct item {
@@ -20,10 +24,11 @@ struct overlay {
     const struct engine *engine; /* ref */
     struct lookup *lookup;       /* ref */
     enum list_side side;
-    struct buf user;     /* key form */
-    struct buf cursor;   /* for the next SSCAN */
-    bool scanned;        /* the last was the last */
-    struct args members; /* of its page */
+    struct buf user; /* key form */
+    enum scan scan;
+    bool listed;         /* SCAN_LISTED comes, too */
+    struct buf cursor;   /* for the next call */
+    struct args members; /* of the last one */
     int from;            /* where the part starts in there */
     struct item *items;  /* owned: of the part */
     int waiting;         /* lookups under way, and one while asking */
@@ -55,27 +60,44 @@ void overlay_free(struct overlay *o)
 
 /* ---- members ---- */
 
-void overlay_reset(struct overlay *o, bool is_empty)
+static void set_cursor(struct overlay *o, const char *s, size_t len)
+{
+    o->cursor.len = 0;
+    buf_append(&o->cursor, s, len);
+}
+
+static void next_scan(struct overlay *o)
+{
+    if (o->scan == SCAN_UNSYNCED && o->listed)
+        o->scan = SCAN_LISTED;
+    else
+        o->scan = SCAN_NONE;
+}
+
+void overlay_reset(struct overlay *o, bool unsynced, bool listed)
 {
     args_clear(&o->members);
     o->from = 0;
-    o->cursor.len = 0;
-    buf_putc(&o->cursor, '0');
-    o->scanned = is_empty;
+    o->listed = listed;
+    o->scan = SCAN_UNSYNCED;
+    set_cursor(o, "0", 1);
+    if (!unsynced)
+        next_scan(o);
 }
 
 bool overlay_wants_scan(const struct overlay *o)
 {
-    return !o->scanned && o->from == o->members.n;
+    return o->scan != SCAN_NONE && o->from == o->members.n;
 }
 
 void overlay_put_scan(const struct overlay *o, struct args *out)
 {
     struct buf key = {0};
 
-    buf_puts(&key, "likesync:unsynced:");
+    if (o->scan == SCAN_UNSYNCED)
+        buf_puts(&key, "likesync:unsynced:");
     list_key_put(o->engine->lists, o->side, o->user.data, o->user.len, &key);
-    args_put_str(out, "SSCAN");
+    args_put_str(out, o->scan == SCAN_UNSYNCED ? "SSCAN" : "ZSCAN");
     args_put(out, key.data, key.len);
     args_put(out, o->cursor.data, o->cursor.len);
     args_put_str(out, "COUNT");
@@ -85,19 +107,21 @@ void overlay_put_scan(const struct overlay *o, struct args *out)
 
 int overlay_scanned(struct overlay *o, const struct redis_value *v)
 {
-    const struct redis_value *members = redis_value_at(v, 1);
+    const struct redis_value *page = redis_value_at(v, 1);
+    size_t stride =
+        o->scan == SCAN_UNSYNCED ? 1 : 2; /* member, or with score */
     size_t len;
     const char *s = redis_value_str(redis_value_at(v, 0), &len);
 
-    if (len == 0 || redis_value_type(members) != REDIS_T_ARRAY)
+    if (len == 0 || redis_value_type(page) != REDIS_T_ARRAY)
         return -1;
-    o->cursor.len = 0;
-    buf_append(&o->cursor, s, len);
-    o->scanned = len == 1 && s[0] == '0';
+    set_cursor(o, s, len);
+    if (len == 1 && s[0] == '0')
+        next_scan(o);
     args_clear(&o->members);
     o->from = 0;
-    for (size_t i = 0; i < redis_value_len(members); i++) {
-        s = redis_value_str(redis_value_at(members, i), &len);
+    for (size_t i = 0; i < redis_value_len(page); i += stride) {
+        s = redis_value_str(redis_value_at(page, i), &len);
         if (len > 0 && id_check_key(o->engine->member_type, s, len) == 0)
             args_put(&o->members, s, len);
     }
@@ -121,7 +145,7 @@ static const char *member_at(const struct overlay *o, int i, size_t *len_r)
 
 bool overlay_is_last(const struct overlay *o)
 {
-    return o->scanned && part_end(o) == o->members.n;
+    return o->scan == SCAN_NONE && part_end(o) == o->members.n;
 }
 
 void overlay_put(const struct overlay *o, struct args *out)

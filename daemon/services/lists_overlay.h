@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* The members of a list that are not synced, in parts of LISTS_STEP with their
- * rows of PostgreSQL, for lists_load.c: as long as overlay_wants_scan, send the
- * call and hand in its reply; else overlay_lookup, overlay_put, and overlay_next
- * once the part is in the list. */
+/* The members of a list of which Redis may know more than PostgreSQL, or less, in
+ * parts of LISTS_STEP with their rows, for lists_load.c: as long as
+ * overlay_wants_scan, send the call and hand in its reply; else overlay_lookup,
+ * overlay_put, and overlay_next once the part is in the list. */
 #ifndef SERVICES_LISTS_OVERLAY_H
 #define SERVICES_LISTS_OVERLAY_H
 
@@ -30,11 +30,12 @@ struct overlay *overlay_new(const struct engine *e, struct lookup *lookup,
 /* Not while a lookup is under way. */
 void overlay_free(struct overlay *o);
 
-/* From the first member on; is_empty: there is none. */
-void overlay_reset(struct overlay *o, bool is_empty);
+/* From the first member on: those that are not synced, and those that the list
+ * has already. */
+void overlay_reset(struct overlay *o, bool unsynced, bool listed);
 bool overlay_wants_scan(const struct overlay *o);
 void overlay_put_scan(const struct overlay *o, struct args *out);
-/* The reply. 0, or -1: it is none of SSCAN. */
+/* The reply. 0, or -1: it is none of that call. */
 MUST_CHECK int overlay_scanned(struct overlay *o, const struct redis_value *v);
 /* Exactly one callback, perhaps before this returns. */
 void overlay_lookup(struct overlay *o, overlay_on_rows cb, void *arg);
