@@ -40,13 +40,15 @@ tidy() {
 # A misspelt name in a script is a global, which Redis refuses only when it gets
 # there. What stands in front of a script (core/edge.c) is made of its names.
 lua() {
-    kind="KIND REGISTRY SET HASH OWNER_FIELD MEMBER_FIELD COUNTER_PRE COUNTER_POST"
+    kind="KIND REGISTRY SET HASH OWNER_FIELD MEMBER_FIELD COUNTER_PRE COUNTER_POST \
+        LISTS FOLLOW_PRE FOLLOW_POST FANS_PRE FANS_POST"
     known=" redis ARGV string math table tonumber tostring type ipairs pairs unpack "
     status=0
     for script in daemon/lua/*.lua; do
         # shellcheck disable=SC2086
         code=$(printf 'local %s\n' $kind |
-            cat - daemon/lua/common.lua "$script" | luac5.1 -l -p -) || status=1
+            cat - daemon/lua/common.lua daemon/lua/lists.lua \
+                daemon/lua/rows.lua "$script" | luac5.1 -l -p -) || status=1
         for name in $(echo "$code" |
             sed -n 's/^.*[GS]ETGLOBAL.*; \(.*\)$/\1/p' | sort -u); do
             case $known in

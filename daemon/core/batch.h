@@ -12,7 +12,7 @@
 #include "base/compiler.h"
 #include "core/ids.h"
 
-/* As row_put in lua/common.lua has them. */
+/* As row_put in lua/rows.lua has them. */
 enum { ROW_MALFORMED = -1, ROW_MISSING = -2 };
 
 struct batch_row {
@@ -23,6 +23,7 @@ struct batch_row {
     int64_t mtime_us;
     int64_t ctime_us;
     int64_t pg_mtime_us; /* what PostgreSQL holds after the write */
+    int64_t pg_ctime_us; /* the same, when it was read back; else 0 */
     int8_t status;       /* 0, 1, ROW_MALFORMED, ROW_MISSING */
     int8_t pg_status;
     bool foreign; /* others wrote it: to be looked up first */

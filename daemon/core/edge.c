@@ -164,7 +164,7 @@ static void put_list(struct buf *b, const char *name,
 }
 
 char *edge_script(const struct edge_kind *kind, const struct list_names *lists,
-                  const char *common, const char *body)
+                  const char *const *parts)
 {
     struct buf b = {0};
 
@@ -183,8 +183,8 @@ char *edge_script(const struct edge_kind *kind, const struct list_names *lists,
     } else {
         buf_puts(&b, "local FOLLOW_PRE, FOLLOW_POST, FANS_PRE, FANS_POST\n");
     }
-    buf_puts(&b, common);
-    buf_puts(&b, body);
+    for (; *parts; parts++)
+        buf_puts(&b, *parts);
     buf_cstr(&b);
     return b.data;
 }

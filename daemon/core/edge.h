@@ -58,9 +58,9 @@ extern const struct edge_kind edge_follow;
 extern const struct edge_kind *const edge_kinds[EDGE_COUNT];
 
 /* Lua source of a script for this kind: the names above as locals (and those of
- * the lists: NULL for a kind without), then `common`, then `body`. An owned C
+ * the lists: NULL for a kind without), then the parts up to a NULL. An owned C
  * string. */
 char *edge_script(const struct edge_kind *kind, const struct list_names *lists,
-                  const char *common, const char *body);
+                  const char *const *parts);
 
 #endif

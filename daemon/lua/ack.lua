@@ -1,35 +1,55 @@
 -- SPDX-License-Identifier: MIT
 -- Takes written pairs off the record and brings back what PostgreSQL holds.
---   ARGV: batch, ttl, then per pair:
+--   ARGV: batch, ttl, ttl of lists, then per pair:
 --     owner, member, status and mtime (us) that PostgreSQL holds after the
 --     write, mtime (us) that was written, "d" when the row went to the dead
---     letters
+--     letters, and behind it, for a kind with lists, the ctime (us) that
+--     PostgreSQL holds, when it was read back
 -- Reply: pairs acked, pairs left on this record.
 call('DEL', 'likesync:none')   -- a first write that is allowed at maxmemory
-local batch, ttl = ARGV[1], ARGV[2]
+local batch, ttl, idle_ttl = ARGV[1], ARGV[2], ARGV[3]
 local record = BATCH .. batch
 local now = now_us()
 local gen = tonumber(call('HGET', STATE, 'gen')) or 0
 
 -- The usual case, without numbers: the pair is as it was written, PostgreSQL
 -- took it, no generation is to be kept. nil: not that.
-local function ack_usual(key, v, row)
+local function ack_usual(key, owner, member, v, row)
   local ps, pm = ARGV[row + 2], ARGV[row + 3]
   local synced, m = v[3], v[2]
-  if not (synced and m and gen == 0 and v[1] == ps and ARGV[row + 5] == ''
+  if not (synced and m and gen == 0 and not v[5] and v[1] == ps and ARGV[row + 5] == ''
           and ours_us(m) and sub(m, 1, 10) .. sub(m, 12) == pm
           and find(synced, '^[01] %d+$') and sub(synced, 3) + 0 <= pm + 0) then
     return nil
   end
   call('HSET', key, 'synced', ps .. ' ' .. pm)
   call('EXPIRE', key, ttl)
+  if LISTS then
+    lists_synced(owner, member, idle_ttl)
+  end
   return byte(synced) - byte(ps)
 end
 
-local function ack_edge(key, owner, member, h, ps, pm, written, dead)
+local function is_dirty_pair(owner, member)
+  return call('SISMEMBER', SET .. owner, member) == 1
+         or call('SISMEMBER', PART .. owner, member) == 1
+end
+
+-- The ctime that PostgreSQL holds, when its row is not the one that was written.
+local function bring_back_lists(key, owner, member, h, note)
+  h.ct = tonumber(match(note, '%d+')) or h.ct
+  call('HSET', key, 'ctime', time_text(h.ct))
+  lists_set(owner, member, h.st, h.ct)
+end
+
+local function ack_edge(key, owner, member, h, ps, pm, written, note, others)
   if not h or not h.syn then
+    if LISTS and not h and not is_dirty_pair(owner, member) then
+      lists_synced(owner, member, idle_ttl)
+    end
     return 0
   end
+  local dead = sub(note, 1, 1) == 'd'
   if pm < h.sm then             -- an ack older than the last one
     if not dead then
       return 0
@@ -43,21 +63,28 @@ local function ack_edge(key, owner, member, h, ps, pm, written, dead)
     changed = h.st ~= ps or h.m ~= pm
     h.st, h.m, h.gen = ps, pm, gen
   end
-  h.syn, h.sm, h.assumed = ps, pm, false
+  h.syn, h.sm = ps, pm
+  h.assumed = LISTS and newer and h.assumed
   if changed then
     call('HSET', key, 'status', TEXT[ps], 'mtime', time_text(pm), 'synced',
          synced_text(h))
+    if LISTS then
+      bring_back_lists(key, owner, member, h, note)
+    end
   else
     call('HSET', key, 'synced', synced_text(h))
   end
   if h.st == ps and h.m == pm then
     local clean = not changed and not h.others
-    if not clean then
-      clean = call('SISMEMBER', SET .. owner, member) == 0
-        and call('SISMEMBER', PART .. owner, member) == 0
-    end
-    if clean then
+    if clean or not is_dirty_pair(owner, member) then
       call('EXPIRE', key, ttl)
+      if LISTS then
+        lists_synced(owner, member, idle_ttl)
+      end
+      if others then
+        lists_set_others(owner, member, h.st, h.ct)
+        call('HDEL', key, 'others')
+      end
     end
   end
   return h.st - h.syn - before
@@ -67,21 +94,24 @@ end
 local function ack(row)
   local owner, member = ARGV[row], ARGV[row + 1]
   local key = edge_key(owner, member)
-  local v = pcall_redis('HMGET', key, 'status', 'mtime', 'synced')
-  return ack_usual(key, v, row)
+  local v = LISTS and pcall_redis('HMGET', key, 'status', 'mtime', 'synced', 'ctime',
+                                  'others')
+            or edge_fields(key)
+  return ack_usual(key, owner, member, v, row)
     or ack_edge(key, owner, member, edge_read(key, v), ARGV[row + 2] + 0,
-                ARGV[row + 3] + 0, ARGV[row + 4] + 0, ARGV[row + 5] == 'd')
+                ARGV[row + 3] + 0, ARGV[row + 4] + 0, ARGV[row + 5],
+                v[5])
 end
 
 local fields, here = {}, {}
-for row = 3, #ARGV, 6 do
+for row = 4, #ARGV, 6 do
   fields[#fields + 1] = ARGV[row] .. ' ' .. ARGV[row + 1]
 end
 local owners, n, delta, at = {}, {}, {}, {}
 local on_record = #fields > 0 and call('HMGET', record, unpack(fields)) or {}
 for i, there in ipairs(on_record) do
   if there then
-    local row = 6 * i - 3
+    local row = 6 * i - 2
     local owner = ARGV[row]
     local k = at[owner]
     if not k then

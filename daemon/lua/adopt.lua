@@ -2,31 +2,54 @@
 -- Gives claimed hashes that others wrote their `synced`, from a lookup. Before
 -- the write, so that from then on belief alone moves the counter, however
 -- often the batch is written or acked.
---   ARGV: per pair: owner, member, status, mtime (us) of what PostgreSQL holds
--- Reply: per pair: status (-1, -2 as in row_put) and mtime to write.
+-- One that was assumed gets the ctime that a repeated event keeps.
+--   ARGV: per pair: owner, member, status, mtime, ctime (us) of what PostgreSQL
+--     holds
+-- Reply: per pair: status (-1, -2 as in row_put), mtime and ctime to write.
 call('DEL', 'likesync:none')   -- a first write that is allowed at maxmemory
 local gen = tonumber(call('HGET', STATE, 'gen')) or 0
 local out = {}
-for i = 1, #ARGV, 4 do
+
+local function adopt_others(key, owner, h, status, mtime, ctime)
+  local was = h.m
+  local delta = edge_merge(h, status, mtime, ctime, gen)
+  call('HSET', key, 'synced', synced_text(h))
+  if h.m ~= was then
+    call('HSET', key, 'status', h.st, 'mtime', time_text(h.m))
+  end
+  if COUNTER_PRE and delta ~= 0 then
+    pcall_redis('INCRBY', counter_key(owner), delta)
+  end
+end
+
+local function adopt(key, owner, member, h, status, mtime, ctime)
+  local st, ct = h.st, h.ct
+  if not h.syn then
+    adopt_others(key, owner, h, status, mtime, ctime)
+  elseif LISTS and h.assumed == 'a' and h.st == 1 and mtime < h.m then
+    h.ct = edge_since(h, status, mtime, ctime)
+    h.assumed = 'b'
+    call('HSET', key, 'synced', synced_text(h))
+  end
+  if LISTS and (h.st ~= st or h.ct ~= ct) then
+    call('HSET', key, 'ctime', time_text(h.ct))
+    lists_set(owner, member, h.st, h.ct)
+  elseif LISTS then
+    lists_set_others(owner, member, h.st, h.ct)
+  end
+end
+
+for i = 1, #ARGV, 5 do
   local owner, member = ARGV[i], ARGV[i + 1]
-  local key = edge_key(owner, member)
-  local h = edge_load(key)
-  local n = #out
+  local key, n = edge_key(owner, member), #out
+  local v = pcall_redis('HMGET', key, 'status', 'mtime', 'synced', 'ctime')
+  local h = edge_read(key, v)
   if not h then
-    out[n + 1], out[n + 2] = h == nil and -2 or -1, 0
+    out[n + 1], out[n + 2], out[n + 3] = h == nil and -2 or -1, 0, 0
   else
-    if not h.syn then
-      local was = h.m
-      local delta = edge_merge(h, ARGV[i + 2] + 0, ARGV[i + 3] + 0, gen)
-      call('HSET', key, 'synced', synced_text(h))
-      if h.m ~= was then
-        call('HSET', key, 'status', h.st, 'mtime', time_text(h.m))
-      end
-      if COUNTER_PRE and delta ~= 0 then
-        pcall_redis('INCRBY', counter_key(owner), delta)
-      end
-    end
+    adopt(key, owner, member, h, ARGV[i + 2] + 0, ARGV[i + 3] + 0, ARGV[i + 4] + 0)
     out[n + 1], out[n + 2] = h.st, h.m
+    out[n + 3] = LISTS and h.ct or time_us(v[4]) or h.m
   end
 end
 return out

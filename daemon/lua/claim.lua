@@ -7,7 +7,7 @@
 --     ledger adds a delta once per orphan batch and owner), lease_ms, max, 1 when
 --     a pass may be started
 -- Reply: now, floor for the ledger, owners left in this pass, number of rows,
--- rows of 6 (common.lua, row_put), number of orphans, pairs of owner and delta,
+-- rows of 6 (rows.lua, row_put), number of orphans, pairs of owner and delta,
 -- owners that are no ids, or whose keys hold something else: they leave the
 -- registry.
 call('DEL', 'likesync:none')   -- a first write that is allowed at maxmemory
@@ -92,7 +92,9 @@ local function take_pair(owner, member)
   local v = pcall_redis('HMGET', key, 'status', 'mtime', 'synced', 'ctime',
                         'claimed')
   local m = ours_us(v[2])
-  if m and BIT[v[1]] and not v[5] and v[3] and find(v[3], '^[01] %d+ ?%d* ?a?$') then
+  if m and BIT[v[1]] and not v[5] and v[3]
+     and find(v[3], '^[01] %d+ ?%d* ?[ab]?$')
+     and not (LISTS and v[1] == '1' and sub(v[3], -1) == 'a') then
     local n = HEAD + 6 * n_rows
     out[n + 1], out[n + 2], out[n + 3], out[n + 4] = owner, member, v[1], m
     out[n + 5] = v[4] == v[2] and m or time_us(v[4]) or m

@@ -1,14 +1,20 @@
 -- SPDX-License-Identifier: MIT
 -- What all scripts of a kind share. Made in front of this text, per kind
 -- (core/edge.c): the locals KIND, REGISTRY, SET, HASH, OWNER_FIELD,
--- MEMBER_FIELD, COUNTER_PRE, COUNTER_POST (false without counters).
+-- MEMBER_FIELD, COUNTER_PRE, COUNTER_POST (false without counters), LISTS (and
+-- then lists.lua behind this text).
 --
 -- An edge is a hash HASH..owner..'_'..member. Its fields:
 --   status, mtime, ctime, OWNER_FIELD, MEMBER_FIELD   contract
 --   synced   "status mtime_us [generation [a]]": what PostgreSQL is believed to
---            hold; generation is left out when 0, `a` marks an assumed state.
---            Missing: others wrote the hash, and it was not looked up yet.
+--            hold; generation is left out when 0. `a` marks an assumed state, of
+--            which PostgreSQL may have an older ctime; `b` one whose ctime is
+--            right. Missing: others wrote the hash, and it was not looked up yet.
 --   claimed  highest time (us) that was claimed since others wrote it
+--   others   (lists) an event came over what others wrote: their own commands for
+--            the lists may come behind it, and the ack sets the lists right
+-- ctime is the time of the first status 1 ever; for a kind with lists, that of the
+-- present one.
 --
 -- Times are microseconds in here (exact in a double until the year 2255),
 -- "seconds.micros" in hashes. A time that has not six decimals is others'.
@@ -110,8 +116,16 @@ local function edge_key(owner, member)
   return HASH .. owner .. '_' .. member
 end
 
+-- Its status, mtime and synced; and ctime, where that may change.
+local function edge_fields(key)
+  if LISTS then
+    return pcall_redis('HMGET', key, 'status', 'mtime', 'synced', 'ctime')
+  end
+  return pcall_redis('HMGET', key, 'status', 'mtime', 'synced')
+end
+
 -- The edge as a table; nil when there is none; false and a reason when the key
--- holds something else. `v`: its status, mtime and synced as HMGET gives them.
+-- holds something else. `v`: its fields as edge_fields gives them.
 local function edge_read(key, v)
   if v.err then
     return false, v.err
@@ -125,31 +139,33 @@ local function edge_read(key, v)
   if not m or not st then
     return false, 'ERR ' .. key .. ' has no valid status and mtime'
   end
-  if not text then
-    return {st = st, m = m, others = others, gen = 0}
-  end
-  if find(text, '^[01] %d+$') then
-    return {st = st, m = m, others = others, gen = 0, syn = byte(text) - 48,
-            sm = sub(text, 3) + 0, assumed = false}
-  end
   local h = {st = st, m = m, others = others, gen = 0}
-  local s, sm, gen, assumed = match(text, '^([01]) (%d+) ?(%d*) ?(a?)$')
+  if LISTS then
+    h.ct = time_us(v[4]) or m
+  end
+  if not text then
+    return h
+  elseif find(text, '^[01] %d+$') then
+    h.syn, h.sm, h.assumed = byte(text) - 48, sub(text, 3) + 0, false
+    return h
+  end
+  local s, sm, gen, assumed = match(text, '^([01]) (%d+) ?(%d*) ?([ab]?)$')
   if s then
     h.syn, h.sm = s + 0, sm + 0
     h.gen = tonumber(gen) or 0
-    h.assumed = assumed == 'a'
+    h.assumed = assumed ~= '' and assumed
   end
   return h
 end
 
 local function edge_load(key)
-  return edge_read(key, pcall_redis('HMGET', key, 'status', 'mtime', 'synced'))
+  return edge_read(key, edge_fields(key))
 end
 
 local function synced_text(h)
   local s = TEXT[h.syn] .. ' ' .. us_text(h.sm)
   if h.assumed then
-    return s .. ' ' .. format('%d', h.gen) .. ' a'
+    return s .. ' ' .. format('%d', h.gen) .. ' ' .. h.assumed
   end
   if h.gen ~= 0 then
     return s .. ' ' .. format('%d', h.gen)
@@ -157,32 +173,31 @@ local function synced_text(h)
   return s
 end
 
+-- Since when the edge of a hash is there, which is newer than PostgreSQL's row: a
+-- repeated event keeps the first time, also where the hash alone cannot know it.
+local function edge_since(h, status, mtime, ctime)
+  if h.st == 0 or (h.syn and h.assumed ~= 'a') then
+    return h.ct
+  elseif status == 1 and (h.syn or h.ct <= mtime) then
+    return ctime
+  elseif h.ct <= mtime then
+    return h.m                   -- it is the time of an older one
+  end
+  return h.ct
+end
+
 -- Rule 5 and 6: a hash of an older generation, or one that others wrote, meets
 -- what PostgreSQL holds; the newer wins. Returns the counter's change.
-local function edge_merge(h, status, mtime, gen)
+local function edge_merge(h, status, mtime, ctime, gen)
   local before = h.st - (h.syn or status)
   if mtime > h.m or (mtime == h.m and h.syn) then
     h.st, h.m, h.others = status, mtime, false
+    h.ct = ctime
+  elseif LISTS then
+    h.ct = edge_since(h, status, mtime, ctime)
   end
   h.syn, h.sm, h.gen, h.assumed = status, mtime, gen, false
   return h.st - h.syn - before
-end
-
--- A state that others wrote in whole seconds may not be above one that this
--- hash had before and that was claimed (`last`) or acked since. Without
--- `claimed`, an event of our own may have been claimed unnoticed.
-local function edge_bump(h, claimed, gen)
-  local m, last = h.m, tonumber(claimed) or 0
-  if h.syn and h.gen == gen then
-    if m % SECOND == 0 and
-       (not claimed or h.sm == 0 or h.sm % SECOND ~= 0) then
-      m = m + SECOND - 1
-    end
-    if h.st ~= h.syn and h.sm > last then
-      last = h.sm
-    end
-  end
-  h.m = math.max(m, last + 1)
 end
 
 local function counter_key(owner)
@@ -277,36 +292,4 @@ local function owners_settle(owners, n, delta, now)
   if #gone > 0 then
     call('DEL', unpack(gone))
   end
-end
-
--- The row of a pair as claim and reload return it: owner, member, status
--- (-1 malformed, -2 missing), mtime, ctime, 1 when it must be looked up first.
--- `ctime`, `claimed`: as they are in the hash.
-local function row_put(out, owner, member, h, ctime, claimed, gen)
-  local n = #out
-  out[n + 1], out[n + 2] = owner, member
-  if not h then
-    out[n + 3], out[n + 4], out[n + 5], out[n + 6] = h == nil and -2 or -1, 0, 0, 0
-    return 0
-  end
-  local key, last = edge_key(owner, member), tonumber(claimed) or 0
-  if h.others then
-    edge_bump(h, claimed, gen)
-    call('HSET', key, 'mtime', time_text(h.m), 'claimed', us_text(h.m))
-  elseif claimed and h.m > last then
-    call('HSET', key, 'claimed', us_text(h.m))
-  end
-  out[n + 3], out[n + 4] = h.st, h.m
-  out[n + 5] = time_us(ctime) or h.m
-  out[n + 6] = h.syn and 0 or 1
-  return h.m
-end
-
--- The ledger's floor: the highest time that may have been made here. Client
--- times more than a minute ahead are not ours.
-local function high_put(high, m, now)
-  if m > high and m <= now + AT_AHEAD then
-    return m
-  end
-  return high
 end

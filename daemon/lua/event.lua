@@ -1,17 +1,20 @@
 -- SPDX-License-Identifier: MIT
 -- Takes events in order.
---   ARGV: ttl, then per event: owner, member, op, base
---     op    "1" or "0", with "@us" behind it when the client gave a time
+--   ARGV: ttl, most edges of an owner (0: no limit), then per event: owner, member,
+--     op, base
+--     op    "1" or "0"; "+" behind it: do not insist on the limit where the list is
+--           not loaded; "@us" behind it when the client gave a time
 --     base  ""; "a" assume that PostgreSQL has nothing; or
 --           "seen status mtime ctime" (us): what a lookup found that was begun
 --           after this script answered MISS at the time `seen`
 -- Reply: now, then a code per event, then the last error's text if any.
 local SAME, CHANGED, MISS, FUTURE, BAD, FULL, REFUSED = 0, 1, 2, 3, 4, 5, 6
+local LIST_FIRST, LIMIT = 7, 8 -- load the owner's list first; it is full
 -- A looked-up state that took longer to come back may be older than what was
 -- cached and has expired since: the least cache.ttl is twice this.
 local LOOKUP_MAX = 30 * SECOND
 
-local ttl = ARGV[1]
+local ttl, most = ARGV[1], ARGV[2] + 0
 local now = now_us()
 local state = call('HMGET', STATE, 'gen', 'floor', 'pass_at')
 local gen = tonumber(state[1]) or 0
@@ -93,6 +96,34 @@ local function mark_end()
   call('SADD', REGISTRY, unpack(marked))
 end
 
+-- Pairs that wait for a list: what comes behind waits with them.
+local held = {}
+
+-- Whether the edge may come into the lists, or go: nil, or a code. Before anything
+-- is written.
+local function lists_refuse(owner, member, is_more, op)
+  local list = follow_key(owner)
+  local card = pcall_redis('ZCARD', list)
+  local fans = pcall_redis('ZCARD', fans_key(member))
+  if type(card) == 'table' then
+    return failed(card.err)
+  elseif type(fans) == 'table' then
+    return failed(fans.err)
+  elseif not is_more or most == 0 then
+    return nil
+  elseif card >= most then
+    return LIMIT
+  elseif not find(op, '+', 1, true) and list_state(list) ~= 'end' then
+    held[edge_key(owner, member)] = true
+    return LIST_FIRST
+  end
+end
+
+local function lists_change(owner, member, status, ctime)
+  lists_set(owner, member, status, ctime)
+  lists_unsynced(owner, member)
+end
+
 local function save(key, owner, member, h)
   if h.new then
     call('HSET', key, 'status', TEXT[h.st], OWNER_FIELD, raw(owner), MEMBER_FIELD,
@@ -103,6 +134,9 @@ local function save(key, owner, member, h)
          synced_text(h))
   else
     call('HSET', key, 'status', TEXT[h.st], 'mtime', time_text(h.m))
+  end
+  if LISTS and not h.new then
+    call('HSET', key, 'ctime', time_text(h.ct))
   end
 end
 
@@ -123,11 +157,17 @@ local function keep(key, owner, member, h)
         return err
       end
       call('PERSIST', key)
+      if LISTS then
+        lists_unsynced(owner, member)
+      end
     end
     if h.others then
       call('HSET', key, 'synced', synced_text(h))
     else
       save(key, owner, member, h)
+    end
+    if LISTS then
+      lists_set(owner, member, h.st, h.ct)
     end
   end
 end
@@ -173,12 +213,15 @@ local function known(key, owner, member, base, v)
   end
   if base == 'a' then
     if not h then
-      return {st = 0, m = 0, syn = 0, sm = 0, gen = gen, assumed = true, new = true}
+      return {st = 0, m = 0, syn = 0, sm = 0, gen = gen, assumed = 'a', new = true}
     end
     if h.syn then
       h.gen, h.touched = gen, true
     end
-    h.assumed = true
+    if not h.assumed then
+      -- An end that PostgreSQL does not have yet: what begins now is new.
+      h.assumed = h.st == 0 and h.m > (h.sm or 0) and 'b' or 'a'
+    end
     return h
   end
   local seen, st, m, ctime = match(base, '^(%d+) ([01]) (%d+) (%d+)$')
@@ -188,10 +231,10 @@ local function known(key, owner, member, base, v)
   end
   if not h then
     return {st = st, m = m, syn = st, sm = m, gen = gen, new = true,
-            ctime = m > 0 and time_text(tonumber(ctime)) or nil}
+            ct = tonumber(ctime), ctime = m > 0 and time_text(tonumber(ctime)) or nil}
   end
   h.touched = true
-  h.merged = edge_merge(h, st, m, gen)
+  h.merged = edge_merge(h, st, m, tonumber(ctime), gen)
   return h
 end
 
@@ -214,13 +257,21 @@ local function event_new(key, owner, member, op, base)
   elseif op ~= '1' or not base_is_nothing(base) then
     return nil
   end
+  local no = LISTS and lists_refuse(owner, member, true, op)
+  if no then
+    return no
+  end
   local err = mark(owner, member, 1)
   if err then
     return failed(err)
   end
-  local t = time_text(new_time(0))
+  local us = new_time(0)
+  local t = time_text(us)
   call('HSET', key, 'status', '1', OWNER_FIELD, raw(owner), MEMBER_FIELD, raw(member),
        'ctime', t, 'mtime', t, 'synced', '0 0')
+  if LISTS then
+    lists_change(owner, member, 1, us)
+  end
   return CHANGED
 end
 
@@ -239,18 +290,48 @@ local function event_usual(key, owner, member, op, base, v)
   elseif st == op then
     return SAME
   end
+  local no = LISTS and lists_refuse(owner, member, want == 1, op)
+  if no then
+    return no
+  end
   local err = mark(owner, member, want - BIT[st])
   if err then
     return failed(err)
   end
-  call('HSET', key, 'status', op, 'mtime', time_text(new_time(m)))
+  local us = new_time(m)
+  if LISTS and want == 1 then
+    call('HSET', key, 'status', op, 'mtime', time_text(us), 'ctime', time_text(us))
+  else
+    call('HSET', key, 'status', op, 'mtime', time_text(us))
+  end
   call('PERSIST', key)
+  if LISTS then
+    lists_change(owner, member, want, us)
+  end
   return CHANGED
+end
+
+-- The lists and the time of the present follow.
+local function event_lists(owner, member, h, changed)
+  if changed and h.st == 1 or not h.ct then
+    h.ct = h.m
+  end
+  h.ctime = time_text(h.ct)
+  if h.st == 0 and h.assumed == 'a' then
+    h.assumed, h.touched = 'b', true
+  end
+  if h.others then
+    call('HSET', edge_key(owner, member), 'others', '1')
+  end
+  lists_change(owner, member, h.st, h.ct)
 end
 
 local function event(owner, member, op, base)
   local key = edge_key(owner, member)
-  local v = pcall_redis('HMGET', key, 'status', 'mtime', 'synced')
+  if held[key] then
+    return LIST_FIRST
+  end
+  local v = edge_fields(key)
   local done = event_usual(key, owner, member, op, base, v)
   if done then
     return done
@@ -260,7 +341,7 @@ local function event(owner, member, op, base)
     return code
   end
   local want = byte(op) - 48
-  local at = tonumber(sub(op, 3))
+  local at = tonumber(match(op, '@(%d+)$'))
   if at and at > now + AT_AHEAD then
     return FUTURE
   end
@@ -271,11 +352,18 @@ local function event(owner, member, op, base)
     return err and failed(err) or SAME
   end
   local changed = h.st ~= want and CHANGED or SAME
+  local no = LISTS and lists_refuse(owner, member, changed == CHANGED and want == 1, op)
+  if no then
+    return no
+  end
   local err = mark(owner, member, want - h.st + (h.merged or 0))
   if err then
     return failed(err)
   end
   h.st, h.m = want, at or new_time(last)
+  if LISTS then
+    event_lists(owner, member, h, changed == CHANGED)
+  end
   h.ctime = h.ctime or (h.new and time_text(h.m))
   save(key, owner, member, h)
   if not h.new then
@@ -285,7 +373,7 @@ local function event(owner, member, op, base)
 end
 
 local out, n = {us_text(now)}, 1
-for i = 2, #ARGV, 4 do
+for i = 3, #ARGV, 4 do
   n = n + 1
   out[n] = event(ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3])
 end

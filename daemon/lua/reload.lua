@@ -28,6 +28,9 @@ for i = 1, #scan[2], 2 do
   end
 end
 
+if #rows > 0 then
+  call('HINCRBY', STATE, 'epoch', 1)
+end
 local out = {format('%.0f', now), format('%.0f', high), scan[1], #rows / 6}
 for i = 1, #rows do
   out[#out + 1] = rows[i]

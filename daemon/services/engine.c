@@ -23,26 +23,48 @@ static const struct {
     {SCRIPT_RECOVER, "recover", lua_recover},
     {SCRIPT_STATE, "state", lua_state},
     {SCRIPT_COUNTS, "counts", lua_counts},
+    {SCRIPT_LIST_BEGIN, "list_begin", lua_list_begin},
+    {SCRIPT_LIST_LOAD, "list_load", lua_list_load},
+    {SCRIPT_PAGE, "page", lua_page},
+    {SCRIPT_FOLLOW_COUNTS, "follow_counts", lua_follow_counts},
 };
 
 int engine_scripts_make(const struct edge_kind *kind,
                         const struct list_names *lists,
                         struct redis_script *scripts)
 {
-    for (size_t i = 0; i < ARRAY_LEN(script_table); i++) {
+    int n = kind->has_lists ? SCRIPT_COUNT : SCRIPT_LIST_BEGIN;
+
+    for (int i = 0; i < n; i++) {
         struct redis_script *s = &scripts[script_table[i].id];
+        const char *const parts[] = {
+            lua_common, kind->has_lists ? lua_lists : "",
+            lua_rows,   script_table[i].body,
+            NULL,
+        };
 
         s->name = script_table[i].name;
-        s->source = edge_script(kind, lists, lua_common, script_table[i].body);
+        s->source = edge_script(kind, lists, parts);
         s->sha[0] = '\0';
     }
-    return SCRIPT_COUNT;
+    return n;
 }
 
 void engine_scripts_free(struct redis_script *scripts, int n)
 {
     for (int i = 0; i < n; i++)
         free((char *)(uintptr_t)scripts[i].source);
+}
+
+enum lookup_mode engine_lookup_mode(const struct engine *e)
+{
+    const struct options *o = e->options;
+    int64_t mode[EDGE_COUNT] = {
+        [EDGE_LIKE] = o->like_lookup,
+        [EDGE_FOLLOW] = o->follow_lookup,
+    };
+
+    return (enum lookup_mode)mode[e->kind->index];
 }
 
 void args_put(struct args *a, const char *s, size_t len)

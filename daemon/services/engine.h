@@ -24,6 +24,11 @@ enum script_id {
     SCRIPT_RECOVER,
     SCRIPT_STATE,
     SCRIPT_COUNTS,
+    /* of kinds with lists: */
+    SCRIPT_LIST_BEGIN,
+    SCRIPT_LIST_LOAD,
+    SCRIPT_PAGE,
+    SCRIPT_FOLLOW_COUNTS,
     SCRIPT_COUNT
 };
 
@@ -50,6 +55,9 @@ int engine_scripts_make(const struct edge_kind *kind,
                         const struct list_names *lists,
                         struct redis_script *scripts);
 void engine_scripts_free(struct redis_script *scripts, int n);
+
+/* What to do about a state that Redis does not know. */
+enum lookup_mode engine_lookup_mode(const struct engine *e);
 
 /* ---- script arguments ---- */
 

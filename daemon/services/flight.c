@@ -325,14 +325,22 @@ static void on_ack(void *arg, enum redis_outcome outcome,
     ack_done(fl, v);
 }
 
-static void put_ack(struct args *a, const struct batch_row *r)
+/* As ack.lua has it. */
+static void put_ack(struct args *a, const struct batch_row *r, bool has_lists)
 {
+    char note[32] = "";
+
+    if (r->dead)
+        note[0] = 'd';
     args_put(a, r->owner, r->owner_len);
     args_put(a, r->member, r->member_len);
     args_put_i64(a, r->pg_status);
     args_put_i64(a, r->pg_mtime_us);
     args_put_i64(a, r->mtime_us);
-    args_put_str(a, r->dead ? "d" : "");
+    if (has_lists && r->pg_ctime_us > 0)
+        snprintf(note + r->dead, sizeof(note) - 1, "%lld",
+                 (long long)r->pg_ctime_us);
+    args_put_str(a, note);
 }
 
 static bool is_same_owner(const struct batch_row *a, const struct batch_row *b)
@@ -365,8 +373,9 @@ static void ack_rows(struct flight *fl)
     args_clear(&fl->args);
     args_put_str(&fl->args, fl->batch.id);
     args_put_i64(&fl->args, o->cache_ttl_s);
+    args_put_i64(&fl->args, o->follow_idle_ttl_s);
     for (size_t i = fl->rows_acked; i < to; i++)
-        put_ack(&fl->args, &fl->batch.rows[i]);
+        put_ack(&fl->args, &fl->batch.rows[i], fl->engine->kind->has_lists);
     fl->rows_sent = to;
     fl->orphans_sent = fl->orphans_acked;
     send(fl, SCRIPT_ACK, on_ack);

@@ -3,7 +3,8 @@
  *
  * Happy path: submit → READY → in a batch, SENT → answered. A pair that Redis
  * does not know: SENT → LOOKUP → READY with a base → SENT → answered. While most
- * pairs are such, a new one is looked up first, and sent once.
+ * pairs are such, a new one is looked up first, and sent once. Where the number
+ * of an owner's edges is limited, its list is loaded first: SENT → LIST → READY.
  *
  * Failure modes: the batch was not executed (RETRY: its pairs go back to the
  * front, in order); outcome unknown (every event of it is told so); PostgreSQL
@@ -24,6 +25,7 @@
 #include "base/map.h"
 #include "base/mem.h"
 #include "services/engine.h"
+#include "services/lists.h"
 #include "services/lookup.h"
 
 #define BATCH_EVENTS 128 /* events in one script call */
@@ -43,7 +45,9 @@ enum {
     CODE_FUTURE,
     CODE_BAD,
     CODE_FULL,
-    CODE_REFUSED
+    CODE_REFUSED,
+    CODE_LIST_FIRST,
+    CODE_LIMIT
 };
 
 struct event {
@@ -54,7 +58,7 @@ struct event {
     int status;
 };
 
-enum pair_state { PAIR_READY, PAIR_SENT, PAIR_LOOKUP };
+enum pair_state { PAIR_READY, PAIR_SENT, PAIR_LOOKUP, PAIR_LIST };
 
 struct pair {
     struct map_node map_node; /* key: owner, a space, member */
@@ -67,6 +71,7 @@ struct pair {
     int64_t missed_us;      /* Redis' time when it answered MISS */
     unsigned missed_epoch;  /* that of the batch which was answered so */
     uint64_t waiting_since; /* monotonic ms: first not executed; 0 */
+    bool unlimited;         /* its owner's list cannot be loaded */
     char base[BASE_MAX];
     size_t owner_len;
     size_t member_len;
@@ -83,6 +88,7 @@ struct batch {
 struct ingest {
     const struct engine *engine; /* ref */
     struct lookup *lookup;       /* ref */
+    struct lists *lists;         /* ref; NULL for a kind without */
     struct timer *turn;          /* owned: sends at the end of this turn */
     struct timer *hold;          /* owned: refuses after HOLD_MS */
     struct map pairs;
@@ -138,8 +144,9 @@ static struct event *event_of(struct list *node)
 /* What the script is told of a pair that nobody looked up. */
 static void base_reset(struct pair *p)
 {
-    bool assume = p->ingest->engine->options->like_lookup == LOOKUP_OPTIMISTIC;
+    bool assume = engine_lookup_mode(p->ingest->engine) == LOOKUP_OPTIMISTIC;
 
+    p->unlimited = false;
     snprintf(p->base, sizeof(p->base), "%s", assume ? "a" : "");
 }
 
@@ -198,7 +205,7 @@ static void pair_look_up(struct ingest *in, struct pair *p)
 {
     p->state = PAIR_LOOKUP;
     p->n_sent = 0;
-    if (in->engine->options->like_lookup == LOOKUP_STRICT &&
+    if (engine_lookup_mode(in->engine) == LOOKUP_STRICT &&
         lookup_submit(in->lookup, p->key, p->owner_len,
                       p->key + p->owner_len + 1, p->member_len, on_lookup,
                       p) == 0)
@@ -224,7 +231,7 @@ static void heard(struct ingest *in, const struct batch *b, int64_t redis_us)
  * then as if Redis had answered MISS when it was last heard. */
 static bool lookup_first(struct ingest *in)
 {
-    return in->engine->options->like_lookup == LOOKUP_STRICT &&
+    return engine_lookup_mode(in->engine) == LOOKUP_STRICT &&
            in->miss_rate > RATE_ONE / 2 && in->open &&
            in->heard_epoch == in->epoch && in->heard_us > 0 &&
            clock_monotonic_ms() - in->heard_ms < HEARD_MS &&
@@ -240,6 +247,32 @@ static void pair_begin(struct ingest *in, struct pair *p)
     p->missed_us = in->heard_us;
     p->missed_epoch = in->epoch;
     pair_look_up(in, p);
+}
+
+/* ---- lists, where the number of edges is limited ---- */
+
+/* With PostgreSQL away the limit cannot be known, and events are taken. */
+static void on_list(void *arg, const char *why)
+{
+    struct pair *p = arg;
+    struct ingest *in = p->ingest;
+
+    if (why && strncmp(why, "UNAVAILABLE", 11) != 0) {
+        pair_fail(in, p, INGEST_TRYAGAIN, why);
+        return;
+    }
+    p->unlimited = why != NULL;
+    pair_ready(in, p, false);
+    schedule(in, 0);
+}
+
+static void pair_load_list(struct ingest *in, struct pair *p)
+{
+    p->state = PAIR_LIST;
+    p->n_sent = 0;
+    if (lists_load(in->lists, LIST_FOLLOW, p->key, p->owner_len, 0, on_list,
+                   p) != 0)
+        pair_fail(in, p, INGEST_TRYAGAIN, "too many lists are being loaded");
 }
 
 /* ---- answers ---- */
@@ -258,18 +291,20 @@ static enum ingest_result result_of(int64_t code)
     case CODE_FULL:
     case CODE_REFUSED:
         return INGEST_FULL;
+    case CODE_LIMIT:
+        return INGEST_LIMIT;
     default:
         return INGEST_UNKNOWN;
     }
 }
 
-/* Hands the codes to the events of the pair that were sent; true when one of
- * them must be looked up. */
-static bool pair_answers(struct ingest *in, struct pair *p,
-                         const struct redis_value *v, size_t *i,
-                         const char *text)
+/* Hands the codes to the events of the pair that were sent. Returns
+ * CODE_CHANGED, or CODE_MISS or CODE_LIST_FIRST when not all are answered. */
+static int pair_answers(struct ingest *in, struct pair *p,
+                        const struct redis_value *v, size_t *i,
+                        const char *text)
 {
-    bool miss = false;
+    int open = CODE_CHANGED;
     int n = p->n_sent;
 
     LIST_FOREACH_SAFE(it, &p->events) {
@@ -279,15 +314,15 @@ static bool pair_answers(struct ingest *in, struct pair *p,
         if (n-- == 0)
             break;
         code = redis_value_int(redis_value_at(v, (*i)++));
-        if (code == CODE_MISS) {
-            miss = true;
+        if (code == CODE_MISS || code == CODE_LIST_FIRST) {
+            open = (int)code;
             continue;
         }
         result = result_of(code);
         event_done(in, p, event_of(it), result,
                    result >= INGEST_BAD ? text : "");
     }
-    return miss;
+    return open;
 }
 
 static void batch_answers(struct ingest *in, struct batch *b,
@@ -303,16 +338,18 @@ static void batch_answers(struct ingest *in, struct batch *b,
             redis_value_str(redis_value_at(v, (size_t)b->n_events + 1), &len);
     LIST_FOREACH_SAFE(it, &b->pairs) {
         struct pair *p = LIST_ENTRY(it, struct pair, node);
-        bool miss = pair_answers(in, p, v, &i, text);
+        int open = pair_answers(in, p, v, &i, text);
 
         list_remove(&p->node);
         p->waiting_since = 0;
         if (!p->base[0])
-            miss_rate_move(in, miss);
-        if (miss) {
+            miss_rate_move(in, open == CODE_MISS);
+        if (open == CODE_MISS) {
             p->missed_us = in->heard_us;
             p->missed_epoch = b->epoch;
             pair_look_up(in, p);
+        } else if (open == CODE_LIST_FIRST) {
+            pair_load_list(in, p);
         } else if (list_empty(&p->events)) {
             pair_free(in, p);
         } else {
@@ -423,12 +460,14 @@ static void on_batch(void *arg, enum redis_outcome outcome,
 static void put_event(struct args *a, const struct pair *p,
                       const struct event *ev)
 {
+    const char *plus = p->unlimited ? "+" : "";
     char op[32];
 
     if (ev->at_us >= 0)
-        snprintf(op, sizeof(op), "%d@%lld", ev->status, (long long)ev->at_us);
+        snprintf(op, sizeof(op), "%d%s@%lld", ev->status, plus,
+                 (long long)ev->at_us);
     else
-        snprintf(op, sizeof(op), "%d", ev->status);
+        snprintf(op, sizeof(op), "%d%s", ev->status, plus);
     args_put(a, p->key, p->owner_len);
     args_put(a, p->key + p->owner_len + 1, p->member_len);
     args_put_str(a, op);
@@ -445,6 +484,9 @@ static struct batch *batch_fill(struct ingest *in)
     list_init(&b->pairs);
     args_clear(&in->args);
     args_put_i64(&in->args, in->engine->options->cache_ttl_s);
+    args_put_i64(&in->args, in->engine->kind->has_lists
+                                ? in->engine->options->follow_max_following
+                                : 0);
     while (b->n_events < BATCH_EVENTS && !list_empty(&in->ready)) {
         struct list *node = list_pop_front(&in->ready);
         struct pair *p = LIST_ENTRY(node, struct pair, node);
@@ -515,12 +557,14 @@ static void on_hold(void *arg)
     timer_start(in->hold, HOLD_MS / 5, 0); /* pairs that come from lookups */
 }
 
-struct ingest *ingest_new(const struct engine *e, struct lookup *lookup)
+struct ingest *ingest_new(const struct engine *e, struct lookup *lookup,
+                          struct lists *lists)
 {
     struct ingest *in = mem_zalloc(sizeof(*in));
 
     in->engine = e;
     in->lookup = lookup;
+    in->lists = lists;
     in->turn = timer_new(e->loop, on_turn, in);
     in->hold = timer_new(e->loop, on_hold, in);
     list_init(&in->ready);

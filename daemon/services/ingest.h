@@ -12,6 +12,7 @@
 #include "base/compiler.h"
 
 struct engine;
+struct lists;
 struct lookup;
 struct ingest;
 
@@ -23,15 +24,20 @@ enum ingest_result {
     INGEST_FULL,   /* Redis refuses to grow: not recorded */
     INGEST_UNAVAILABLE, /* Redis is away: not recorded */
     INGEST_UNKNOWN,     /* sent, and no answer */
+    INGEST_LIMIT,       /* the owner has follow.max_following already: not
+                           recorded */
+    INGEST_TRYAGAIN,    /* the text says why: not recorded */
 };
 
 /* `text` explains a result that is an error; "" otherwise. */
 typedef void (*ingest_on_done)(void *arg, enum ingest_result result,
                                const char *text);
 
-struct ingest *ingest_new(const struct engine *e, struct lookup *lookup);
-/* Events still waiting are answered INGEST_UNAVAILABLE. The connections must be
- * freed before. */
+/* lists: NULL for a kind without. */
+struct ingest *ingest_new(const struct engine *e, struct lookup *lookup,
+                          struct lists *lists);
+/* Events still waiting are answered INGEST_UNAVAILABLE. The connections and the
+ * lists must be freed before. */
 void ingest_free(struct ingest *in);
 
 /* Redis may be used, or not (`why` is kept for messages). While it is not,

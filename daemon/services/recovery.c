@@ -156,7 +156,7 @@ static void on_recovered(void *arg, enum redis_outcome outcome,
 static void recover_send(struct recovery *r)
 {
     if (!r->connected || r->recovering)
-        return;
+        return; /* the timer starts when it is answered */
     r->sent = r->info;
     r->failed = false;
     r->gen = 0;
@@ -217,15 +217,16 @@ static void judge(struct recovery *r, const struct redis_info *info)
         policy_log(info);
     if (aof)
         aof_log(info);
-    if (no)
+    if (no) {
         set_open(r, false, no);
-    else if (other || !r->open || floor_is_due(r)) {
+        timer_start(r->timer, CHECK_MS, 0);
+    } else if (other || !r->open || floor_is_due(r)) {
         if (other) /* until the generation is raised */
             set_open(r, false, "Redis failed over");
         recover(r);
-        return;
+    } else { /* somebody may have emptied Redis, run id and all */
+        recover_send(r);
     }
-    timer_start(r->timer, CHECK_MS, 0);
 }
 
 static void on_info(void *arg, enum redis_outcome outcome,

@@ -202,6 +202,7 @@ void sql_read_states(const struct pg_result *r, int stmt, struct batch *b,
             continue;
         b->rows[i].pg_status = 0;
         b->rows[i].pg_mtime_us = 0;
+        b->rows[i].pg_ctime_us = 0;
     }
     for (int row = 0; row < pg_result_rows(r, stmt); row++) {
         int64_t at = pgvalue_i64(pg_result_value(r, stmt, row, 0, &len));
@@ -218,6 +219,8 @@ void sql_read_states(const struct pg_result *r, int stmt, struct batch *b,
             (int8_t)pgvalue_i16(pg_result_value(r, stmt, row, 1, &len));
         found->pg_mtime_us =
             pgvalue_time_us(pg_result_value(r, stmt, row, 2, &len));
+        found->pg_ctime_us =
+            pgvalue_time_us(pg_result_value(r, stmt, row, 3, &len));
     }
 }
 

@@ -154,14 +154,15 @@ static void on_adopted(void *arg, enum redis_outcome outcome,
         again(w, RETRY_CAP_MS);
         return;
     }
-    for (; row < w->writable && i + 1 < redis_value_len(v); row++) {
+    for (; row < w->writable && i + 2 < redis_value_len(v); row++) {
         struct batch_row *r = &w->batch->rows[row];
 
         if (!r->foreign)
             continue;
         r->status = (int8_t)redis_value_int(redis_value_at(v, i));
         r->mtime_us = redis_value_int(redis_value_at(v, i + 1));
-        i += 2;
+        r->ctime_us = redis_value_int(redis_value_at(v, i + 2));
+        i += 3;
     }
     fault_point("adopted");
     w->adopt_from = row;
@@ -182,6 +183,7 @@ static void adopt(struct writer *w)
         args_put(&w->args, r->member, r->member_len);
         args_put_i64(&w->args, r->pg_status);
         args_put_i64(&w->args, r->pg_mtime_us);
+        args_put_i64(&w->args, r->pg_ctime_us);
         n++;
     }
     if (args_send(&w->args, w->engine, SCRIPT_ADOPT, on_adopted, w) == 0)
@@ -363,6 +365,7 @@ static void on_written(void *arg, enum pg_outcome outcome,
         for (size_t i = s->from; i < s->to; i++) {
             w->batch->rows[i].pg_status = w->batch->rows[i].status;
             w->batch->rows[i].pg_mtime_us = w->batch->rows[i].mtime_us;
+            w->batch->rows[i].pg_ctime_us = 0;
         }
         segment_done(w);
         return;

@@ -12,10 +12,13 @@
 
 #include "core/edge.h"
 
+static const char *const no_parts[] = {NULL};
+
 static void test_script_prelude(void **state)
 {
     struct edge_kind kind = edge_like;
-    char *text = edge_script(&kind, NULL, "-- common\n", "return 1\n");
+    const char *const parts[] = {"-- common\n", "return 1\n", NULL};
+    char *text = edge_script(&kind, NULL, parts);
 
     (void)state;
     assert_string_equal(text, "local KIND = 'like'\n"
@@ -42,7 +45,7 @@ static void test_a_kind_without_counters(void **state)
     (void)state;
     kind.counter_prefix = NULL;
     kind.counter_suffix = NULL;
-    text = edge_script(&kind, NULL, "", "");
+    text = edge_script(&kind, NULL, no_parts);
     assert_non_null(strstr(text, "local COUNTER_PRE = false\n"));
     assert_non_null(strstr(text, "local COUNTER_POST = false\n"));
     free(text);
@@ -55,7 +58,7 @@ static void test_a_kind_with_lists(void **state)
 
     (void)state;
     list_names_init(&names, "a'{user}", "{user}:\\");
-    text = edge_script(&edge_follow, &names, "", "");
+    text = edge_script(&edge_follow, &names, no_parts);
     assert_non_null(strstr(text, "local LISTS = true\n"));
     assert_non_null(
         strstr(text, "local FOLLOW_PRE, FOLLOW_POST = 'a\\039', ''\n"));

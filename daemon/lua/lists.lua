@@ -1,0 +1,177 @@
+-- SPDX-License-Identifier: MIT
+-- The two lists that go with a kind of edge: sorted sets of those whom a user
+-- follows and of those who follow the user, score = time of the follow. In front
+-- of this: common.lua; FOLLOW_PRE, FOLLOW_POST, FANS_PRE, FANS_POST.
+--
+-- Truth is PostgreSQL with what the edge hashes have newer; the lists are made
+-- from it. Beside a list, under its key:
+--   LIST      the mark, a hash:
+--     gen     generation in which the list is believed
+--     pos     how far it is loaded: "o" the unsynced edges come first, "s" the
+--             rows come next, "time_us id" all that is newer than this time is
+--             there, "end" all is there
+--     n       at least so many members; fewer there: the list has vanished
+--     own     1: all members came from us: the list may expire, and a stale one
+--             may be dropped. Else it may be all that an app has.
+--     at      when this load began: what an earlier one read does not count
+--   UNSYNCED  a set: members whose edge is not in PostgreSQL yet. While there are
+--             such, the list has no TTL.
+-- Every step of a load leaves a mark that any daemon can go on from. No edge can
+-- be missed: what the rows of a step do not hold yet stands in a hash, which lives
+-- at least cache.ttl (60 s) longer than it takes a step (STEP_MAX) to be applied.
+
+local LIST = 'likesync:list:'
+local UNSYNCED = 'likesync:unsynced:'
+local STEP_MAX = 30 * SECOND
+
+local function follow_key(user)
+  return FOLLOW_PRE .. user .. FOLLOW_POST
+end
+
+local function fans_key(user)
+  return FANS_PRE .. user .. FANS_POST
+end
+
+-- Side 0: those whom the user follows; 1: those who follow the user.
+local function list_key(side, user)
+  return side == '0' and follow_key(user) or fans_key(user)
+end
+
+local gen_text
+
+local function list_gen()
+  gen_text = gen_text or call('HGET', STATE, 'gen') or '0'
+  return gen_text
+end
+
+-- The mark of a list that has none; n members in it are known to be from us.
+local function list_mark(key, n)
+  if call('HSETNX', LIST .. key, 'gen', list_gen()) == 1 then
+    local card = call('ZCARD', key)
+    call('HSET', LIST .. key, 'pos', 'o', 'n', card, 'own',
+         card == n and '1' or '0', 'at', us_text(now_us()))
+  end
+end
+
+-- After ZADD brought n members more.
+local function list_grew(key, n)
+  if call('HINCRBY', LIST .. key, 'n', n) == n then
+    list_mark(key, n)
+  end
+end
+
+-- After ZREM took n members away.
+local function list_shrank(key, n)
+  if call('HINCRBY', LIST .. key, 'n', -n) < 0 then
+    list_mark(key, -1)
+    call('HSET', LIST .. key, 'n', call('ZCARD', key))
+  end
+end
+
+local function list_add(key, member, time)
+  if pcall_redis('ZADD', key, time, member) == 1 then
+    list_grew(key, 1)
+  end
+end
+
+local function list_remove(key, member)
+  if pcall_redis('ZREM', key, member) == 1 then
+    list_shrank(key, 1)
+  end
+end
+
+-- Makes both lists hold the edge, or not.
+local function lists_set(owner, member, status, ctime)
+  local follow, fans = follow_key(owner), fans_key(member)
+  if status == 1 then
+    local time = time_text(ctime)
+    list_add(follow, member, time)
+    list_add(fans, owner, time)
+  else
+    list_remove(follow, member)
+    list_remove(fans, owner)
+  end
+end
+
+-- As an app wrote them that follows the recipe, or forgot to.
+local function lists_set_others(owner, member, status, ctime)
+  if status ~= 1 then
+    lists_set(owner, member, status, ctime)
+    return
+  end
+  local function set(key, entry)
+    local time = pcall_redis('ZSCORE', key, entry)
+    if not time then
+      list_add(key, entry, time_text(ctime))
+    elseif type(time) ~= 'table' then
+      list_mark(key, 1)
+    end
+  end
+  set(follow_key(owner), member)
+  set(fans_key(member), owner)
+end
+
+local function unsynced_add(key, member)
+  local set = UNSYNCED .. key
+  if call('SADD', set, member) == 1 and call('SCARD', set) == 1 then
+    local kept = call('PERSIST', key)
+    if call('PERSIST', LIST .. key) == 1 and kept == 0 then
+      -- The list that went with the mark has gone; this one is another's.
+      call('HSET', LIST .. key, 'pos', 'o', 'own', '0')
+    end
+  end
+end
+
+-- The edge is not in PostgreSQL yet.
+local function lists_unsynced(owner, member)
+  unsynced_add(follow_key(owner), member)
+  unsynced_add(fans_key(member), owner)
+end
+
+-- A clean list goes after idle_ttl seconds ("0": never).
+local function list_expire(key, idle_ttl)
+  if idle_ttl ~= '0' and call('HGET', LIST .. key, 'own') == '1' then
+    call('EXPIRE', LIST .. key, idle_ttl)  -- not later than its list
+    call('EXPIRE', key, idle_ttl)
+  end
+end
+
+local function unsynced_remove(key, member, idle_ttl)
+  local set = UNSYNCED .. key
+  if call('SREM', set, member) == 1 and call('EXISTS', set) == 0 then
+    list_expire(key, idle_ttl)
+  end
+end
+
+-- The edge is in PostgreSQL, as its hash has it.
+local function lists_synced(owner, member, idle_ttl)
+  unsynced_remove(follow_key(owner), member, idle_ttl)
+  unsynced_remove(fans_key(member), owner, idle_ttl)
+end
+
+-- A list was read or loaded: its time starts anew.
+local function list_touch(key, idle_ttl)
+  if call('EXISTS', UNSYNCED .. key) == 1 then
+    return
+  elseif idle_ttl == '0' then
+    call('PERSIST', key)
+    call('PERSIST', LIST .. key)
+  else
+    list_expire(key, idle_ttl)
+  end
+end
+
+-- How far a list is loaded (pos above), or nil when nothing of it may be believed;
+-- how many members it has; or an error's text: it is no sorted set.
+local function list_state(key)
+  local v = call('HMGET', LIST .. key, 'gen', 'pos', 'n')
+  local card = pcall_redis('ZCARD', key)
+  if type(card) == 'table' then
+    return nil, 0, card.err
+  elseif v[1] ~= list_gen() or card < tonumber(v[3]) then
+    return nil, card
+  elseif card > 0 and call('TTL', LIST .. key) >= 0 and call('TTL', key) < 0 then
+    return nil, card             -- it expired or was evicted; this is another's
+  end
+  return v[2], card
+end
