@@ -41,6 +41,7 @@ struct batch_orphan {
 struct batch {
     char id[BATCH_ID_MAX];
     int64_t claimed_us;     /* the ledger's claimed_at */
+    int64_t read_us;        /* Redis' time when rows were read last */
     struct batch_row *rows; /* owned */
     size_t n_rows;
     size_t cap_rows;

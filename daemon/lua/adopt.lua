@@ -3,12 +3,17 @@
 -- the write, so that from then on belief alone moves the counter, however
 -- often the batch is written or acked.
 -- One that was assumed gets the ctime that a repeated event keeps.
---   ARGV: per pair: owner, member, status, mtime, ctime (us) of what PostgreSQL
---     holds
--- Reply: per pair: status (-1, -2 as in row_put), mtime and ctime to write.
+--   ARGV: a time (us) when PostgreSQL had not been asked yet, then per pair: owner,
+--     member, status, mtime, ctime (us) of what PostgreSQL holds
+-- Reply: now; then per pair, unless it was asked too long ago: status (-1, -2 as in
+-- row_put), mtime and ctime to write.
 call('DEL', 'likesync:none')   -- a first write that is allowed at maxmemory
 local gen = tonumber(call('HGET', STATE, 'gen')) or 0
-local out = {}
+local now = now_us()
+local out = {us_text(now)}
+if now - ARGV[1] > ASKED_MAX then
+  return out
+end
 
 local function adopt_others(key, owner, h, status, mtime, ctime)
   local was = h.m
@@ -39,7 +44,7 @@ local function adopt(key, owner, member, h, status, mtime, ctime)
   end
 end
 
-for i = 1, #ARGV, 5 do
+for i = 2, #ARGV, 5 do
   local owner, member = ARGV[i], ARGV[i + 1]
   local key, n = edge_key(owner, member), #out
   local v = pcall_redis('HMGET', key, 'status', 'mtime', 'synced', 'ctime')

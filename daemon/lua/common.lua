@@ -9,7 +9,7 @@
 --   synced   "status mtime_us [generation [a]]": what PostgreSQL is believed to
 --            hold; generation is left out when 0. `a` marks an assumed state, of
 --            which PostgreSQL may have an older ctime; `b` one whose ctime is
---            right. Missing: others wrote the hash, and it was not looked up yet.
+--            right (as it is once others wrote it). Missing: others wrote the hash, and it was not looked up yet.
 --   claimed  highest time (us) that was claimed since others wrote it
 --   others   (lists) an event came over what others wrote: their own commands for
 --            the lists may come behind it, and the ack sets the lists right
@@ -36,6 +36,9 @@ local LEASES = 'likesync:leases:' .. KIND   -- batch -> end of its lease
 local BATCH = 'likesync:batch:'             -- .. id: the record itself
 local SECOND = 1000000
 local AT_AHEAD = 60 * SECOND
+-- What PostgreSQL was asked longer ago does not count: it may be older than what a
+-- hash held and has expired since. The least cache.ttl is twice this.
+local ASKED_MAX = 30 * SECOND
 local YEAR_9999 = 253402300799
 
 local call, pcall_redis = redis.call, redis.pcall
@@ -153,7 +156,7 @@ local function edge_read(key, v)
   if s then
     h.syn, h.sm = s + 0, sm + 0
     h.gen = tonumber(gen) or 0
-    h.assumed = assumed ~= '' and assumed
+    h.assumed = assumed ~= '' and (others and 'b' or assumed)
   end
   return h
 end

@@ -10,9 +10,6 @@
 -- Reply: now, then a code per event, then the last error's text if any.
 local SAME, CHANGED, MISS, FUTURE, BAD, FULL, REFUSED = 0, 1, 2, 3, 4, 5, 6
 local LIST_FIRST, LIMIT = 7, 8 -- load the owner's list first; it is full
--- A looked-up state that took longer to come back may be older than what was
--- cached and has expired since: the least cache.ttl is twice this.
-local LOOKUP_MAX = 30 * SECOND
 
 local ttl, most = ARGV[1], ARGV[2] + 0
 local now = now_us()
@@ -226,7 +223,7 @@ local function known(key, owner, member, base, v)
   end
   local seen, st, m, ctime = match(base, '^(%d+) ([01]) (%d+) (%d+)$')
   seen, st, m = tonumber(seen), tonumber(st), tonumber(m)
-  if seen > now or now - seen > LOOKUP_MAX then
+  if seen > now or now - seen > ASKED_MAX then
     return nil, MISS
   end
   if not h then
@@ -245,7 +242,7 @@ local function base_is_nothing(base)
   if base ~= last_base then
     local seen = tonumber(match(base, '^(%d+) 0 0 0$'))
     last_base = base
-    last_nothing = seen and seen <= now and now - seen <= LOOKUP_MAX
+    last_nothing = seen and seen <= now and now - seen <= ASKED_MAX
   end
   return last_nothing
 end

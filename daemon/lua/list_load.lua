@@ -17,7 +17,7 @@ if err then
 elseif call('HGET', LIST .. key, 'at') ~= ARGV[4] then
   pos = nil
 end
-if pos ~= ARGV[6] or seen > now or now - seen > STEP_MAX then
+if pos ~= ARGV[6] or seen > now or now - seen > ASKED_MAX then
   return {0, us_text(now), pos or '', card}
 end
 

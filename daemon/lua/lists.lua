@@ -18,11 +18,10 @@
 --             such, the list has no TTL.
 -- Every step of a load leaves a mark that any daemon can go on from. No edge can
 -- be missed: what the rows of a step do not hold yet stands in a hash, which lives
--- at least cache.ttl (60 s) longer than it takes a step (STEP_MAX) to be applied.
+-- at least cache.ttl longer than it takes a step to be applied (ASKED_MAX).
 
 local LIST = 'likesync:list:'
 local UNSYNCED = 'likesync:unsynced:'
-local STEP_MAX = 30 * SECOND
 
 local function follow_key(user)
   return FOLLOW_PRE .. user .. FOLLOW_POST
@@ -93,6 +92,16 @@ local function lists_set(owner, member, status, ctime)
   end
 end
 
+-- A list in which others may have put members.
+local function list_seen(key)
+  local n, card = call('HGET', LIST .. key, 'n'), call('ZCARD', key)
+  if not n then
+    list_mark(key, 1)
+  elseif card > n + 0 then
+    call('HSET', LIST .. key, 'n', card)
+  end
+end
+
 -- As an app wrote them that follows the recipe, or forgot to.
 local function lists_set_others(owner, member, status, ctime)
   if status ~= 1 then
@@ -104,7 +113,7 @@ local function lists_set_others(owner, member, status, ctime)
     if not time then
       list_add(key, entry, time_text(ctime))
     elseif type(time) ~= 'table' then
-      list_mark(key, 1)
+      list_seen(key)
     end
   end
   set(follow_key(owner), member)

@@ -164,6 +164,7 @@ static void claim_read(struct flight *fl, const struct redis_value *v)
     if (n + n_orphans > 0)
         fault_point("claimed");
     claimed_at(fl, redis_value_int(at(v, 1)));
+    fl->batch.read_us = redis_value_int(at(v, 0));
     metric_add(M_ROWS_CLAIMED, n);
     fl->may_start_pass = false;
     log_bad_owners(fl, v, i + 1 + 2 * n_orphans);
@@ -239,6 +240,7 @@ static void on_reload(void *arg, enum redis_outcome outcome,
         return;
     }
     claimed_at(fl, redis_value_int(at(v, 1)));
+    fl->batch.read_us = redis_value_int(at(v, 0));
     snprintf(fl->cursor, sizeof(fl->cursor), "%s",
              redis_value_str(at(v, 2), &len));
     i = read_rows(fl, v, 4, (size_t)redis_value_int(at(v, 3)));

@@ -49,6 +49,7 @@ struct writer {
     size_t writable;    /* rows [0, writable) */
     size_t adopt_from;  /* rows before it are adopted */
     bool adopt_looked_up;
+    int64_t asked_us;      /* Redis' time before that */
     size_t malformed_next; /* rows [writable, n_rows) */
     struct segment stack[MAX_SEGMENTS];
     int depth;
@@ -146,7 +147,7 @@ static void on_adopted(void *arg, enum redis_outcome outcome,
                        const struct redis_value *v)
 {
     struct writer *w = arg;
-    size_t i = 0;
+    size_t i = 1;
     size_t row = w->adopt_from;
 
     w->job_under_way = false;
@@ -165,6 +166,10 @@ static void on_adopted(void *arg, enum redis_outcome outcome,
         i += 3;
     }
     fault_point("adopted");
+    if (i == 1) { /* it was asked too long ago */
+        w->adopt_looked_up = false;
+        w->asked_us = redis_value_int(redis_value_at(v, 0));
+    }
     w->adopt_from = row;
     next(w);
 }
@@ -174,6 +179,7 @@ static void adopt(struct writer *w)
     int n = 0;
 
     args_clear(&w->args);
+    args_put_i64(&w->args, w->asked_us);
     for (size_t i = w->adopt_from; i < w->writable && n < ADOPT_PAIRS; i++) {
         const struct batch_row *r = &w->batch->rows[i];
 
@@ -496,6 +502,7 @@ struct writer *writer_start(const struct engine *e, struct batch *b,
     w->arg = arg;
     w->timer = timer_new(e->loop, on_timer, w);
     backoff_init(&w->backoff, 10, RETRY_CAP_MS);
+    w->asked_us = b->read_us;
     w->writable = writable;
     w->malformed_next = writable;
     w->stack[0] = (struct segment){0, writable, 0};
