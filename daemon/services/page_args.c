@@ -181,20 +181,20 @@ static int parse_viewer(struct parser *ps, const struct resp_arg *arg)
 
 static const struct {
     const char *name;
-    int n_args;
     const char *expected; /* behind it */
-    unsigned excludes;    /* bits by enum page_option */
     int (*parse)(struct parser *ps, const struct resp_arg *arg);
+    int n_args;
+    unsigned excludes; /* bits by enum page_option */
 } option_table[PAGE_OPTIONS] = {
-    [OPTION_RANGE] = {"RANGE", 2, "start and stop", 1u << OPTION_CURSOR,
-                      parse_range},
-    [OPTION_CURSOR] = {"CURSOR", 1, "0, or the cursor of the page before",
-                       1u << OPTION_RANGE, parse_cursor},
-    [OPTION_COUNT] = {"COUNT", 1, "a number", 0, parse_count},
-    [OPTION_ASC] = {"ASC", 0, "", 1u << OPTION_DESC, parse_asc},
-    [OPTION_DESC] = {"DESC", 0, "", 1u << OPTION_ASC, parse_desc},
-    [OPTION_WITHTIMES] = {"WITHTIMES", 0, "", 0, parse_withtimes},
-    [OPTION_VIEWER] = {"VIEWER", 1, "a user", 0, parse_viewer},
+    [OPTION_RANGE] = {"RANGE", "start and stop", parse_range, 2,
+                      1u << OPTION_CURSOR},
+    [OPTION_CURSOR] = {"CURSOR", "0, or the cursor of the page before",
+                       parse_cursor, 1, 1u << OPTION_RANGE},
+    [OPTION_COUNT] = {"COUNT", "a number", parse_count, 1, 0},
+    [OPTION_ASC] = {"ASC", "", parse_asc, 0, 1u << OPTION_DESC},
+    [OPTION_DESC] = {"DESC", "", parse_desc, 0, 1u << OPTION_ASC},
+    [OPTION_WITHTIMES] = {"WITHTIMES", "", parse_withtimes, 0, 0},
+    [OPTION_VIEWER] = {"VIEWER", "a user", parse_viewer, 1, 0},
 };
 
 /* PAGE_OPTIONS when it is none. */

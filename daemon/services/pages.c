@@ -187,9 +187,15 @@ static bool is_id(const struct page *p, size_t i)
     return id_check_key(p->walk.engine->member_type, member, len) == 0;
 }
 
-static bool is_whole_range(const struct page *p)
+static bool is_filtered(const struct page *p)
 {
-    return !p->q.args.by_cursor && p->q.filter == PAGE_ALL;
+    return p->q.filter != PAGE_ALL;
+}
+
+/* Counted by the list, so what is no id has its place, too. */
+static bool is_plain_range(const struct page *p)
+{
+    return !p->q.args.by_cursor && !is_filtered(p);
 }
 
 /* ---- steps ---- */
@@ -209,9 +215,9 @@ static void take_step(struct page *p, const uint8_t *codes)
 
         if (valid)
             set_next(p, i);
-        else if (!is_whole_range(p))
+        else if (!is_plain_range(p))
             continue;
-        if (p->q.filter != PAGE_ALL && code == 0)
+        if (is_filtered(p) && code == 0)
             continue;
         if (p->skip > 0) {
             p->skip--;
@@ -278,6 +284,7 @@ static void filter(struct page *p)
 static void on_step(void *arg, const char *why)
 {
     struct page *p = arg;
+    bool any = list_walk_count(&p->walk) > 0;
 
     if (why) {
         fail(p, why);
@@ -285,11 +292,9 @@ static void on_step(void *arg, const char *why)
     }
     if (p->walk.by_rank && p->left > p->walk.total)
         p->left = p->walk.total;
-    if (list_walk_count(&p->walk) == 0)
-        take_step(p, NULL);
-    else if (p->q.filter != PAGE_ALL)
+    if (any && is_filtered(p))
         filter(p);
-    else if (p->q.args.has_viewer)
+    else if (any && p->q.args.has_viewer)
         relate(p);
     else
         take_step(p, NULL);
@@ -299,22 +304,25 @@ static int64_t step_size(const struct page *p)
 {
     int64_t n = p->left;
 
-    if (p->q.filter != PAGE_ALL && n < FILTER_STEP_MIN)
+    if (is_filtered(p) && n < FILTER_STEP_MIN)
         n = FILTER_STEP_MIN;
     return n < LIST_WALK_STEP ? n : LIST_WALK_STEP;
 }
 
+static bool is_enough(struct page *p)
+{
+    if (p->left == 0 || p->ended || !request_session(p->rq))
+        return true;
+    return p->q.args.by_cursor && is_filtered(p) &&
+           p->walked >= PAGE_CURSOR_WALK && p->next.len > 0;
+}
+
 static void go_on(struct page *p)
 {
-    bool by_cursor = p->q.args.by_cursor;
-
-    if (p->left == 0 || p->ended || !request_session(p->rq))
+    if (is_enough(p))
         finish(p);
-    else if (p->q.filter == PAGE_ALL)
-        list_walk_next(&p->walk, step_size(p));
-    else if (by_cursor && p->walked >= PAGE_CURSOR_WALK && p->next.len > 0)
-        finish(p);
-    else if (!by_cursor && p->walked >= PAGE_RANGE_WALK)
+    else if (!p->q.args.by_cursor && is_filtered(p) &&
+             p->walked >= PAGE_RANGE_WALK)
         fail(p, "ERR more than 100000 entries to look through: use CURSOR");
     else
         list_walk_next(&p->walk, step_size(p));
@@ -368,10 +376,10 @@ static void start(struct page *p)
         p->left = a->count ? a->count : PAGE_CURSOR_COUNT;
         list_walk_behind(&p->walk, a->time, a->time_len, a->member,
                          a->member_len, step_size(p));
-    } else if (p->q.filter == PAGE_ALL) {
-        start_range(p);
-    } else {
+    } else if (is_filtered(p)) {
         start_filtered(p);
+    } else {
+        start_range(p);
     }
 }
 
