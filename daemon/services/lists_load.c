@@ -209,7 +209,7 @@ static void query(struct load *l)
     l->seen_us = l->now_us;
     rc = rows_ask(l->rows, &l->pos, on_rows, l);
     if (rc < 0) {
-        failed_log(l, "to go on", "the list's mark has no valid pos");
+        failed_log(l, "going on", "the list's mark has no valid pos");
         load_end(l, redis_odd);
     } else if (rc != 0) {
         load_end(l, rc == PG_BUSY ? "TRYAGAIN PostgreSQL has too much to do"
