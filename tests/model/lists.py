@@ -46,6 +46,7 @@ LISTS = [(side, u) for side in ("follow", "fans") for u in USERS]
 APPLY_WITHIN = 20        # of what PostgreSQL read
 TTL = 22                 # of a clean hash, from its ack
 CHUNK = 1
+PATIENCE = 10            # so many times the walks to catch what is left out
 NOTHING = (0, 0, 0)
 
 
@@ -350,6 +351,8 @@ class Walk:
     def app_step(self, pair):
         what, arg = self.apps[pair].pop(0)
         self.log("app", pair, what, arg)
+        if self.chance(.2):
+            self.snapshot()
         if what == "registry":
             self.r.dirty.add(pair)
         elif what == "hash":
@@ -367,6 +370,8 @@ class Walk:
             if not z:
                 self.r.z.pop(key)
                 self.r.ttl.discard(key)
+            if self.chance(.3):
+                self.read(key)
         if pair in self.apps and not self.apps[pair]:
             del self.apps[pair]
 
@@ -569,7 +574,7 @@ class Walk:
                 self.log("expired", x)
                 del self.r.h[x], self.acked[x]
         for key in sorted(self.r.ttl):
-            if self.chance(.2):
+            if self.chance(.4 if key == self.hot else .1):
                 self.log("list expired", key)
                 if self.chance(.8):
                     self.lists.drop(key)
@@ -596,7 +601,7 @@ class Walk:
     def roll_back(self):
         self.log("rolled back")
         self.lose_daemons(False)
-        snap = copy.deepcopy(self.rnd.choice(self.snaps))
+        snap = copy.deepcopy(self.rnd.choice(self.snaps[-4:]))
         (self.r, self.acked, self.torn, self.lost, self.deleted,
          self.blind) = snap
         self.r.gen += 1
@@ -681,7 +686,7 @@ class Walk:
         elif k < .80:
             if self.loads:
                 t = rnd.choice(self.loads)
-                if not t["slow"] or "rows" not in t or self.chance(.1):
+                if not t["slow"] or "rows" not in t or self.chance(.2):
                     self.load_step(t)
         elif k < .88:
             self.read(self.a_list())
@@ -700,6 +705,31 @@ class Walk:
             self.roll_back()
         elif k < .993 and self.rollback:
             self.empty()
+        if self.chance(.04):
+            self.flush_now()
+        if self.chance(.04):
+            self.load_now(self.hot)
+
+    def flush_now(self):
+        """A flush that nothing comes between."""
+        self.claim()
+        if self.held:
+            t = self.held[-1]
+            for _ in range(4):
+                if t in self.held:
+                    self.flush_step(t)
+
+    def load_now(self, key):
+        """A load that nothing comes between."""
+        if not self.lists.good(key):
+            self.lists.begin(key)
+        t = dict(key=key, slow=False)
+        self.loads.append(t)
+        for _ in range(12):
+            if t in self.loads:
+                self.load_step(t)
+        if t in self.loads:
+            self.loads.remove(t)
 
     def killed(self, rnd):
         for them in (self.held, self.loads):
@@ -719,17 +749,8 @@ class Walk:
 
     def load_all(self):
         for key in LISTS:
-            for _ in range(40):
-                if self.read(key):
-                    break
-                if not self.lists.good(key):
-                    self.lists.begin(key)
-                self.loads.append(dict(key=key, slow=False))
-                for _ in range(3):
-                    self.now += 1
-                    if self.loads:
-                        self.load_step(self.loads[-1])
-                self.loads.clear()
+            self.now += 1
+            self.load_now(key)
             assert self.read(key), f"{key} does not load"
 
     def run(self):
@@ -745,50 +766,57 @@ class Walk:
             assert self.row.get(x, NOTHING)[0] == want[0], f"{x} lost"
 
 
-def walk_all(walks, verbose, first_only=False):
+def walk_one(seed, combo, trace=False):
+    """None, or what was wrong."""
+    flags = [combo >> i & 1 for i in range(len(FLAGS))]
+    try:
+        Walk(seed, *flags, trace=trace).run()
+    except AssertionError as e:
+        return f"SEED={seed} FLAGS={combo}: {e}"
+    return None
+
+
+def walk_all(walks, verbose):
     """All combinations; returns how many walks were broken, and the first."""
     broken, first = 0, None
     for combo in range(1 << len(FLAGS)):
-        flags = [combo >> i & 1 for i in range(len(FLAGS))]
-        bad, here = 0, None
-        for seed in range(walks):
-            try:
-                Walk(seed, *flags).run()
-            except AssertionError as e:
-                bad += 1
-                here = here or f"SEED={seed} FLAGS={combo}: {e}"
-                if first_only:
-                    return bad, here
-        broken += bad
+        found = [w for w in (walk_one(s, combo) for s in range(walks)) if w]
+        broken += len(found)
+        here = found[0] if found else ""
         first = first or here
         if verbose:
-            print(" ".join(f"{n}={f}" for n, f in zip(FLAGS, flags)),
-                  f"{bad}/{walks} broken {here or ''}", flush=True)
+            print(" ".join(f"{n}={combo >> i & 1}" for i, n in enumerate(FLAGS)),
+                  f"{len(found)}/{walks} broken {here}", flush=True)
     return broken, first
 
 
-def replay(seed, combo):
-    flags = [combo >> i & 1 for i in range(len(FLAGS))]
-    Walk(seed, *flags, trace=True).run()
+def catch(walks):
+    """The first walk that is broken, and how many were walked until then."""
+    for n in range(walks << len(FLAGS)):
+        wrong = walk_one(*divmod(n, 1 << len(FLAGS)))
+        if wrong:
+            return n + 1, wrong
+    return walks << len(FLAGS), None
 
 
 def main():
     global BREAK
     if "SEED" in os.environ:
-        replay(int(os.environ["SEED"]), int(os.environ.get("FLAGS", "0")))
-        return
+        wrong = walk_one(int(os.environ["SEED"]), int(os.environ.get("FLAGS", "0")),
+                         True)
+        sys.exit(wrong)
     if sys.argv[1:2] != ["--test"]:
         walks = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
         sys.exit(1 if walk_all(walks, True)[0] else 0)
     walks = int(sys.argv[2])
     failed, first = walk_all(walks, False)
     print(f"all rules: {failed} of {walks << len(FLAGS)} walks broken (seeds 0 to "
-          f"{walks - 1}) {first or ''}", flush=True)
+          f"{walks - 1}) {first}", flush=True)
     for BREAK in RULES:
-        caught, first = walk_all(walks, False, True)
-        print(f"without {BREAK}: {'caught' if caught else 'NOT CAUGHT'} "
-              f"{first or ''}", flush=True)
-        failed += not caught
+        n, wrong = catch(PATIENCE * walks)
+        print(f"without {BREAK}: {'caught' if wrong else 'NOT CAUGHT'} after {n} "
+              f"walks {wrong or ''}", flush=True)
+        failed += wrong is None
     sys.exit(1 if failed else 0)
 
 
