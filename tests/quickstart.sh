@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Builds likesyncd, plays a real stream of likes through it on a Redis and a
-# PostgreSQL of its own, and shows what became of it.
+# Builds likesyncd, plays real streams of likes and of follows through it on a
+# Redis and a PostgreSQL of its own, and shows what became of them.
 set -eu
 cd "$(dirname "$0")/.."
 . tests/lib/deps.sh
@@ -13,9 +13,9 @@ usage: sh tests/quickstart.sh [--keep] [--help]
 On Debian 12 or 13, as root or with sudo: installs the packages that are
 missing, builds into build-quickstart/, starts a Redis, a PostgreSQL and the
 daemon in a private directory below /tmp, on unix sockets (only the metrics
-are on a free port of 127.0.0.1), plays tests/data/likes.tsv, waits until all
-of it is durable, checks every row and every count, and stops and removes what
-it started.
+are on a free port of 127.0.0.1), plays tests/data/likes.tsv and follows.tsv,
+waits until all of it is durable, checks every row and every count, shows a
+page of followers, and stops and removes what it started.
 
   --keep   leave everything running, and print how to use and how to stop it
 EOF
