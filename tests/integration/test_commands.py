@@ -58,15 +58,23 @@ def wire(stack):
         yield wire
 
 
+def own_batches(admin):
+    status = admin.execute_command("FLUSHER", "STATUS")
+    return status[status.index("batches_own") + 1]
+
+
 @pytest.fixture
 def quiet(stack):
     """The flusher stands still, so that keys change by requests only."""
     with stack.daemon.admin() as admin:
         stack.daemon.drain()
         admin.execute_command("FLUSHER", "PAUSE")
-        # A batch that was under way has ended once nothing is on record.
-        harness.wait_for(lambda: not stack.keys.exists(
-            "likesync:batches:like", "likesync:again:like"), 30, "rest")
+        # Also a claim that was under way has ended, and nothing is on record.
+        harness.wait_for(lambda: own_batches(admin) == 0 and
+                         not stack.keys.exists(*(
+                             f"likesync:{name}:{kind}"
+                             for name in ("batches", "again")
+                             for kind in ("like", "follow"))), 30, "rest")
         yield
         admin.execute_command("FLUSHER", "RESUME")
 
@@ -472,7 +480,7 @@ def test_flusher_replies(stack, wire, post, proto):
         admin.call("HELLO", proto)
         assert admin.call("FLUSHER", "PAUSE") == b"+OK\r\n"
         assert wire.call("LIKE", 7, post) == b":1\r\n"
-        head = b"%11\r\n" if proto == 3 else b"*22\r\n"
+        head = b"%21\r\n" if proto == 3 else b"*42\r\n"
         status = admin.call("FLUSHER", "STATUS")
         assert status.startswith(head + b"$7\r\nversion\r\n")
         assert b"$7\r\nflusher\r\n$6\r\npaused\r\n" in status
@@ -649,7 +657,9 @@ def test_command_tells_of_all_commands(wire, proto):
     listed = wire.call("COMMAND")
     assert listed.startswith(b"*%d\r\n*10\r\n" % count)
     docs = wire.call("COMMAND", "DOCS")
-    for name in ("like unlike liked likecount flusher ping echo hello auth "
+    for name in ("like unlike liked likecount follow unfollow following "
+                 "followers fans relation mutuals common followcount "
+                 "flusher ping echo hello auth "
                  "select client command config info readonly reset "
                  "quit").split():
         word = b"$%d\r\n%s\r\n" % (len(name), name.encode())

@@ -101,11 +101,12 @@ def test_an_address_may_be_written_in_three_ways(daemon, monkeypatch):
 def test_status_tells_how_things_stand(slow_daemon, redis):
     daemon = slow_daemon
     like_posts(daemon.client())
+    assert daemon.client().execute_command("FOLLOW", 7, 8) == 1
     before = wait_for(
-        lambda: (s := status_of(daemon))["owners_dirty"] == str(POSTS) and s,
-        what="the likes to show")
+        lambda: (s := status_of(daemon))["owners_dirty"] == str(POSTS + 1)
+        and s, what="the events to show")
     assert before["like_owners_dirty"] == str(POSTS)
-    assert before["follow_owners_dirty"] == "0"
+    assert before["follow_owners_dirty"] == "1"
     assert before["flusher"] == "running"
     assert before["redis"] == "connected"
     assert before["postgres"].startswith("connected")
@@ -127,8 +128,6 @@ def test_status_sums_up_the_kinds(slow_daemon):
     like_posts(slow_daemon.client())
     slow_daemon.drain()
     flat = slow_daemon.admin().execute_command("FLUSHER", "STATUS")
-    flat = [item.decode() if isinstance(item, bytes) else item
-            for item in flat]
     status = dict(zip(flat[::2], flat[1::2]))
     for name, of in (("owners_dirty", sum), ("owners_on_record", sum),
                      ("batches_on_record", sum), ("lag_ms", max),
@@ -168,10 +167,13 @@ def test_pause_keeps_events_from_the_tables_until_resume(daemon, client, pg):
 
 def test_drain_returns_when_all_is_durable(slow_daemon, pg):
     like_posts(slow_daemon.client())
-    assert pg.value("SELECT count(*) FROM user_like_post") == 0
+    assert slow_daemon.client().execute_command("FOLLOW", 7, 8) == 1
+    for table in ("user_like_post", "user_follow"):
+        assert pg.value(f"SELECT count(*) FROM {table}") == 0
     code, out, err = run_ctl("-s", slow_daemon.admin_socket, "drain")
     assert (code, out) == (0, "all is durable\n")
     assert pg.value("SELECT count(*) FROM user_like_post") == POSTS
+    assert pg.value("SELECT count(*) FROM user_follow") == 1
     # Not a terminal: no bar, nothing at all.
     assert err == ""
 

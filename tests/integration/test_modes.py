@@ -443,6 +443,37 @@ def test_a_policy_that_changes_at_run_time(bed, redis, pg):
     harness.check_exact(pg)
 
 
+def test_the_floor_of_one_kind_holds_for_all(bed, redis, pg):
+    """One clock makes the times of all kinds, so what is known of one of them
+    is known of it."""
+    pg.query("INSERT INTO sync_state VALUES"
+             " ('follow', now(), now() + interval '1 hour')")
+    floor = pg.value("SELECT floor FROM sync_state WHERE kind = 'follow'")
+    daemon = bed.daemon(redis, pg)
+    keys = redis.client()
+    for kind in ("like", "follow"):
+        wait_for(lambda: float(keys.hget(f"likesync:state:{kind}", "floor")
+                               or 0) >= floor.timestamp() * 1e6,
+                 what="the floor")
+    assert call(daemon, "LIKE", 7, 42) == ":1\r\n"
+    daemon.drain()
+    assert pg.value("SELECT mtime FROM user_like_post") > floor
+
+
+def test_redis_is_used_when_all_kinds_have_been_recovered(bed, redis, pg):
+    keys = redis.client()
+    keys.set("likesync:state:follow", "not a hash")
+    daemon = bed.daemon(redis, pg, wait="answers")
+    wait_log(daemon, "recover failed: WRONGTYPE")
+    assert keys.exists("likesync:state:like")
+    assert call(daemon, "LIKE", 7, 42).startswith("-UNAVAILABLE")
+    assert daemon.metrics()["likesyncd_redis_up"] == 0
+    keys.delete("likesync:state:follow")
+    wait_for(lambda: call(daemon, "LIKE", 7, 42) == ":1\r\n", what="to heal")
+    daemon.drain()
+    assert (42, 7, 1) in rows(pg)
+
+
 def test_a_redis_without_aof_is_told(bed, pg):
     daemon = bed.daemon(bed.redis(appendonly="no"), pg)
     assert "no append-only file" in daemon.log_text()
