@@ -176,7 +176,7 @@ class Lists:
         own = mark["own"] or key not in r.z
         pos = "start" if BREAK == "no-overlay" else "overlay"
         r.mark[key] = dict(gen=r.gen, pos=pos, n=self.card(key), own=own,
-                           id=self.walk.now)
+                           id=self.walk.next_id())
         self.settle(key)
         self.walk.deleted.discard(key)
         self.walk.blind.discard(key)
@@ -210,7 +210,7 @@ class Walk:
         self.lists = Lists(self)
         self.hot = self.rnd.choice(LISTS)      # most of what happens
         self.now = 1
-        self.batches = 0
+        self.batches = self.ids = 0
         self.held = []           # batches in the daemons: {b, rows, stage, ...}
         self.loads = []          # loads in the daemons
         self.lookups = {}        # pair -> (row, since)
@@ -226,6 +226,10 @@ class Walk:
         if self.others:
             self.adopted()
         self.snapshot()
+
+    def next_id(self):
+        self.ids += 1
+        return self.ids
 
     def log(self, *what):
         if self.trace:
@@ -709,6 +713,60 @@ class Walk:
             self.flush_now()
         if self.chance(.04):
             self.load_now(self.hot)
+        if self.chance(.02):
+            rnd.choice((self.stale_load, self.claimed_late, self.lost_end))()
+
+    # ---- orders that chance alone would take long to find ----
+    def stale_load(self):
+        """An overlay that belongs to the load before this one."""
+        key = self.hot
+        if self.by_hand and self.lists.good(key):
+            self.lists.drop(key)
+            self.lists.begin(key)
+            t = dict(key=key, slow=True)
+            self.loads.append(t)
+            self.load_step(t)
+            self.load_step(t)
+            self.now += 1
+            self.event(self.a_pair(), 1, None, False)
+            self.lists.drop(key)
+            self.lists.begin(key)
+            self.load_step(t)
+            self.load_now(key)
+            self.read(key)
+
+    def app_now(self, want):
+        pair = self.a_pair()
+        self.now += 1
+        if self.others and pair in self.r.h:
+            self.app_begin(pair, want)
+            while pair in self.apps:
+                self.app_step(pair)
+
+    def claimed_late(self):
+        """The list goes between claim and commit of what others wrote."""
+        self.app_now(1)
+        self.claim()
+        if self.hot in self.r.ttl:
+            self.lists.drop(self.hot)
+        self.load_now(self.hot)
+        self.read(self.hot)
+
+    def lost_end(self):
+        """Redis forgets how what others wrote ended."""
+        if self.rollback:
+            self.app_now(self.rnd.randint(0, 1))
+            self.snapshot()
+            self.flush_now()
+            self.now += 1
+            for x in PAIRS:
+                self.event(x, 1 - self.state(x)[0], None, False)
+            self.flush_now()
+            self.flush_now()
+            self.roll_back()
+            self.load_now(self.hot)
+            self.claim()
+            self.read(self.hot)
 
     def flush_now(self):
         """A flush that nothing comes between."""
