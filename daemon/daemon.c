@@ -41,6 +41,7 @@ static void on_status(void *arg)
     struct daemon *d = arg;
     struct flusher_status st;
     uint64_t now = clock_monotonic_ms();
+    long long unsynced;
     double lag;
 
     metric_set(M_LOOP_DELAY, now > d->status_due_ms
@@ -48,12 +49,12 @@ static void on_status(void *arg)
                                  : 0);
     d->status_due_ms = now + STATUS_MS;
     flushers_status(d->services, &st);
+    unsynced = st.owners_dirty + st.owners_on_record;
     lag = st.lag_us < 0 ? 0 : (double)st.lag_us / 1e6;
     notify_status("%sredis: %s; postgres: %s; %lld posts and users unsynced, "
                   "lag %.1f s",
                   d->stopping ? "stopping; " : "", redis_state_text(d->redis),
-                  pg_state_text(d->pg),
-                  (long long)(st.owners_dirty + st.owners_on_record), lag);
+                  pg_state_text(d->pg), unsynced, lag);
 }
 
 static void on_watchdog(void *arg)
