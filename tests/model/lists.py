@@ -714,7 +714,8 @@ class Walk:
         if self.chance(.04):
             self.load_now(self.hot)
         if self.chance(.02):
-            rnd.choice((self.stale_load, self.claimed_late, self.lost_end))()
+            rnd.choice((self.stale_load, self.claimed_late, self.lost_end,
+                        self.late_chunk))()
 
     # ---- orders that chance alone would take long to find ----
     def stale_load(self):
@@ -731,6 +732,24 @@ class Walk:
             self.event(self.a_pair(), 1, None, False)
             self.lists.drop(key)
             self.lists.begin(key)
+            self.load_step(t)
+            self.load_now(key)
+            self.read(key)
+
+    def late_chunk(self):
+        """What a chunk holds ends, and is forgotten, before it is applied."""
+        key = self.hot
+        if self.lists.good(key) and self.r.mark[key]["pos"] != "end":
+            t = dict(key=key, slow=True)
+            self.loads.append(t)
+            self.load_step(t)
+            self.load_step(t)
+            self.now += 1
+            for member in t["rows"]:
+                self.event(pair_of(key, member), 0, None, False)
+            self.flush_now()
+            self.now += TTL + 1
+            self.expire()
             self.load_step(t)
             self.load_now(key)
             self.read(key)
