@@ -96,17 +96,28 @@ end
 -- Pairs that wait for a list: what comes behind waits with them.
 local held = {}
 
+local function no_list(key)
+  return failed('WRONGTYPE ' .. key ..
+                ' is not a sorted set: run likesyncctl adopt follows')
+end
+
 -- Whether the edge may come into the lists, or go: nil, or a code. Before anything
 -- is written.
 local function lists_refuse(owner, member, is_more, op)
-  local list = follow_key(owner)
-  local card = pcall_redis('ZCARD', list)
-  local fans = pcall_redis('ZCARD', fans_key(member))
+  local list, fans = follow_key(owner), fans_key(member)
+  local card, n_fans = pcall_redis('ZCARD', list), pcall_redis('ZCARD', fans)
   if type(card) == 'table' then
-    return failed(card.err)
-  elseif type(fans) == 'table' then
-    return failed(fans.err)
-  elseif not is_more or most == 0 then
+    return no_list(list)
+  elseif type(n_fans) == 'table' then
+    return no_list(fans)
+  end
+  if card == 0 then
+    list_check_empty(list)
+  end
+  if n_fans == 0 then
+    list_check_empty(fans)
+  end
+  if not is_more or most == 0 then
     return nil
   elseif card >= most then
     return LIMIT

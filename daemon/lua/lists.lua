@@ -10,7 +10,8 @@
 --     pos     how far it is loaded: "o" the unsynced edges come first, "s" the
 --             rows come next, "time_us id" all that is newer than this time is
 --             there, "end" all is there
---     n       at least so many members; fewer there: the list has vanished
+--     n       how many members we know of; half of them gone: the list has
+--             vanished, and this is another
 --     own     1: all members came from us: the list may expire, and a stale one
 --             may be dropped. Else it may be all that an app has.
 --     at      when this load began: what an earlier one read does not count
@@ -48,7 +49,7 @@ local function list_mark(key, n)
   if call('HSETNX', LIST .. key, 'gen', list_gen()) == 1 then
     local card = call('ZCARD', key)
     call('HSET', LIST .. key, 'pos', 'o', 'n', card, 'own',
-         card == n and '1' or '0', 'at', us_text(now_us()))
+         (card == n or card == 0) and '1' or '0', 'at', us_text(now_us()))
   end
 end
 
@@ -92,13 +93,26 @@ local function lists_set(owner, member, status, ctime)
   end
 end
 
--- A list in which others may have put members.
+-- Others take members out of a list one by one; one that was evicted or deleted
+-- begins anew. A small one is soon loaded again.
+local function list_has_gone(n, card)
+  return n > 0 and 2 * card <= n
+end
+
+-- A list in which others may have changed members.
 local function list_seen(key)
   local n, card = call('HGET', LIST .. key, 'n'), call('ZCARD', key)
   if not n then
     list_mark(key, 1)
-  elseif card > n + 0 then
+  elseif not list_has_gone(n + 0, card) then
     call('HSET', LIST .. key, 'n', card)
+  end
+end
+
+-- Before an event brings members into a list that is not there.
+local function list_check_empty(key)
+  if (tonumber(call('HGET', LIST .. key, 'n')) or 0) > 0 then
+    call('HSET', LIST .. key, 'pos', 'o', 'n', 0)
   end
 end
 
@@ -106,6 +120,8 @@ end
 local function lists_set_others(owner, member, status, ctime)
   if status ~= 1 then
     lists_set(owner, member, status, ctime)
+    list_seen(follow_key(owner))
+    list_seen(fans_key(member))
     return
   end
   local function set(key, entry)
@@ -125,8 +141,9 @@ local function unsynced_add(key, member)
   if call('SADD', set, member) == 1 and call('SCARD', set) == 1 then
     local kept = call('PERSIST', key)
     if call('PERSIST', LIST .. key) == 1 and kept == 0 then
-      -- The list that went with the mark has gone; this one is another's.
-      call('HSET', LIST .. key, 'pos', 'o', 'own', '0')
+      -- The list that went with the mark has gone; this is another.
+      call('HSET', LIST .. key, 'pos', 'o', 'own',
+           call('ZCARD', key) == 1 and '1' or '0')
     end
   end
 end
@@ -177,7 +194,7 @@ local function list_state(key)
   local card = pcall_redis('ZCARD', key)
   if type(card) == 'table' then
     return nil, 0, card.err
-  elseif v[1] ~= list_gen() or card < tonumber(v[3]) then
+  elseif v[1] ~= list_gen() or list_has_gone(tonumber(v[3]), card) then
     return nil, card
   elseif card > 0 and call('TTL', LIST .. key) >= 0 and call('TTL', key) < 0 then
     return nil, card             -- it expired or was evicted; this is another's
