@@ -12,13 +12,14 @@
 
 #include <assert.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "adapters/timer.h"
 #include "base/clock.h"
 #include "base/list.h"
 #include "base/mem.h"
 #include "core/pgarray.h"
+#include "core/resp.h"
+#include "services/follow_edges.h"
 #include "services/gate.h"
 #include "services/lists.h"
 
@@ -27,16 +28,6 @@
 #define COST      2048
 #define USER_COST 256
 
-/* n, and the counts of user n; -n, and status and mtime of edge n. */
-static const char sql_counts[] =
-    "SELECT o.n, c.following_count, c.follower_count, NULL::timestamptz"
-    " FROM unnest($1) WITH ORDINALITY AS o(id, n)"
-    " JOIN user_follow_count c ON c.user_id = o.id"
-    " UNION ALL SELECT -o.n, t.status::bigint, 0, t.mtime"
-    " FROM unnest($2, $3) WITH ORDINALITY AS o(owner, member, n)"
-    " JOIN user_follow t"
-    " ON t.user_id = o.owner AND t.followee_id = o.member";
-
 /* As follow_counts.lua says it in place of how many edges follow. */
 enum { LIST_LOADED = -1, LIST_TOO_MANY = -2 };
 
@@ -44,16 +35,6 @@ struct follow_counts {
     const struct engine *engine; /* ref */
     struct lists *lists;         /* ref */
     struct list calls;
-};
-
-/* An edge that may not be in PostgreSQL yet. */
-struct edge {
-    size_t user; /* among those of the step */
-    enum list_side side;
-    int64_t status;
-    int64_t mtime_us;
-    int64_t pg_status; /* 0 without a row */
-    int64_t pg_mtime_us;
 };
 
 struct call {
@@ -71,14 +52,7 @@ struct call {
     int tries;
     int64_t epoch;
     struct args script;
-    struct edge *edges; /* owned */
-    size_t n_edges;
-    size_t edges_cap;
-    struct buf owners; /* array elements, of the edges */
-    struct buf members;
-    struct buf arrays[3];
-    struct pg_param params[3];
-    struct pg_stmt stmt;
+    struct follow_edges edges;
     follow_counts_on_done cb;
     void *arg;
 };
@@ -95,11 +69,7 @@ static void call_free(struct call *c)
     args_free(&c->users);
     args_free(&c->script);
     free(c->counts);
-    free(c->edges);
-    buf_free(&c->owners);
-    buf_free(&c->members);
-    for (size_t i = 0; i < ARRAY_LEN(c->arrays); i++)
-        buf_free(&c->arrays[i]);
+    follow_edges_free(&c->edges);
     free(c);
 }
 
@@ -152,17 +122,6 @@ static int send(struct call *c, redis_on_reply cb)
                    : REDIS_NOT_CONNECTED;
 }
 
-/* By the rules of states: what is newer counts. */
-static void add_edges(struct call *c)
-{
-    for (size_t i = 0; i < c->n_edges; i++) {
-        const struct edge *e = &c->edges[i];
-        int64_t now = e->mtime_us >= e->pg_mtime_us ? e->status : e->pg_status;
-
-        c->counts[c->from + e->user].of[e->side] += now - e->pg_status;
-    }
-}
-
 static void on_second(void *arg, enum redis_outcome outcome,
                       const struct redis_value *v)
 {
@@ -177,13 +136,26 @@ static void on_second(void *arg, enum redis_outcome outcome,
         timer_start(c->timer, PAUSE_MS, 0);
         return;
     }
-    add_edges(c);
+    follow_edges_count(&c->edges, c->counts + c->from);
     step_done(c);
 }
 
 /* ---- PostgreSQL ---- */
 
-/* The counts that are not known, and the edges' rows. */
+static void read_count(struct call *c, int64_t n, int64_t follows,
+                       int64_t followers)
+{
+    struct follow_count *count;
+
+    if ((size_t)n > c->to - c->from)
+        return;
+    count = &c->counts[c->from + (size_t)n - 1];
+    if (c->missing[n - 1][LIST_FOLLOW])
+        count->of[LIST_FOLLOW] = follows;
+    if (c->missing[n - 1][LIST_FANS])
+        count->of[LIST_FANS] = followers;
+}
+
 static void read_rows(struct call *c, const struct pg_result *r)
 {
     int len;
@@ -192,21 +164,12 @@ static void read_rows(struct call *c, const struct pg_result *r)
         int64_t n = pgvalue_i64(pg_result_value(r, 0, row, 0, &len));
         int64_t a = pgvalue_i64(pg_result_value(r, 0, row, 1, &len));
         int64_t b = pgvalue_i64(pg_result_value(r, 0, row, 2, &len));
+        const char *time = pg_result_value(r, 0, row, 3, &len);
 
-        if (n > 0 && (size_t)n <= c->to - c->from) {
-            struct follow_count *count = &c->counts[c->from + (size_t)n - 1];
-
-            if (c->missing[n - 1][LIST_FOLLOW])
-                count->of[LIST_FOLLOW] = a;
-            if (c->missing[n - 1][LIST_FANS])
-                count->of[LIST_FANS] = b;
-        } else if (n < 0 && (size_t)-n <= c->n_edges) {
-            struct edge *e = &c->edges[-n - 1];
-
-            e->pg_status = a;
-            e->pg_mtime_us =
-                pgvalue_time_us(pg_result_value(r, 0, row, 3, &len));
-        }
+        if (n > 0)
+            read_count(c, n, a, b);
+        else
+            follow_edges_read(&c->edges, -n, a, pgvalue_time_us(time));
     }
 }
 
@@ -227,49 +190,32 @@ static void on_rows(void *arg, enum pg_outcome outcome,
         fail_redis(c, rc);
 }
 
-static void put_array(struct call *c, int i, uint32_t n,
-                      const struct buf *elements)
-{
-    enum id_type type = c->fc->engine->owner_type;
-    struct buf *b = &c->arrays[i];
-
-    buf_clear(b, 4096);
-    pgarray_begin(b, id_type_oid(type), n);
-    buf_append(b, elements->data, elements->len);
-    c->params[i] =
-        (struct pg_param){id_type_array_oid(type), b->data, (int)b->len};
-}
-
-static const char *user_at(const struct call *c, size_t i, size_t *len_r)
+static struct resp_arg user_at(const struct call *c, size_t i)
 {
     size_t from = i ? c->users.ends[i - 1] : 0;
 
-    *len_r = c->users.ends[i] - from;
-    return c->users.text.data + from;
+    return (struct resp_arg){c->users.text.data + from,
+                             c->users.ends[i] - from};
 }
 
-static void put_arrays(struct call *c)
+static void make_query(struct call *c)
 {
     struct buf users = {0};
-    size_t len;
 
     for (size_t i = c->from; i < c->to; i++) {
-        const char *user = user_at(c, i, &len);
+        struct resp_arg user = user_at(c, i);
 
-        pgarray_put_id(&users, c->fc->engine->owner_type, user, len);
+        pgarray_put_id(&users, c->edges.type, user.data, user.len);
     }
-    put_array(c, 0, (uint32_t)(c->to - c->from), &users);
-    put_array(c, 1, (uint32_t)c->n_edges, &c->owners);
-    put_array(c, 2, (uint32_t)c->n_edges, &c->members);
+    follow_edges_ask(&c->edges, &users, c->to - c->from);
     buf_free(&users);
-    c->stmt = (struct pg_stmt){sql_counts, c->params, 3};
 }
 
 static void ask_postgres(struct call *c)
 {
     const struct engine *e = c->fc->engine;
     const struct pg_job job = {
-        .stmts = &c->stmt,
+        .stmts = &c->edges.stmt,
         .n_stmts = 1,
         .timeout_ms = (unsigned)e->options->pg_lookup_timeout_ms,
         .cb = on_rows,
@@ -277,7 +223,7 @@ static void ask_postgres(struct call *c)
     };
     int rc;
 
-    put_arrays(c);
+    make_query(c);
     rc = pg_submit(e->pg, PG_LANE_LOOKUP, &job);
     if (rc != 0)
         fail(c, rc == PG_BUSY ? "TRYAGAIN PostgreSQL has too much to do"
@@ -286,30 +232,16 @@ static void ask_postgres(struct call *c)
 
 /* ---- Redis: the first reading ---- */
 
-static void edge_put(struct call *c, size_t user, enum list_side side,
-                     const struct redis_value *v, size_t at)
+static void read_edge(struct call *c, size_t user, enum list_side side,
+                      const struct redis_value *v, size_t at)
 {
-    enum id_type type = c->fc->engine->owner_type;
-    size_t id_len, len;
-    const char *id = user_at(c, c->from + user, &id_len);
-    const char *other = redis_value_str(redis_value_at(v, at), &len);
+    struct resp_arg id = user_at(c, c->from + user);
+    struct resp_arg other;
 
-    if (id_check_key(type, other, len) != 0)
-        return; /* no id, so no row either */
-    if (c->n_edges == c->edges_cap) {
-        c->edges_cap = c->edges_cap ? 2 * c->edges_cap : 16;
-        c->edges = mem_realloc(c->edges, c->edges_cap * sizeof(*c->edges));
-    }
-    c->edges[c->n_edges++] = (struct edge){
-        .user = user,
-        .side = side,
-        .status = redis_value_int(redis_value_at(v, at + 1)),
-        .mtime_us = redis_value_int(redis_value_at(v, at + 2)),
-    };
-    pgarray_put_id(side == LIST_FOLLOW ? &c->owners : &c->members, type, id,
-                   id_len);
-    pgarray_put_id(side == LIST_FOLLOW ? &c->members : &c->owners, type, other,
-                   len);
+    other.data = redis_value_str(redis_value_at(v, at), &other.len);
+    follow_edges_add(&c->edges, user, side, &id, &other,
+                     redis_value_int(redis_value_at(v, at + 1)),
+                     redis_value_int(redis_value_at(v, at + 2)));
 }
 
 /* What is said of a list at `*at`, which moves on. 0, or -1: load it first. */
@@ -329,7 +261,7 @@ static int read_list(struct call *c, size_t user, enum list_side side,
     }
     c->ask = true;
     for (; n > 0 && *at + 2 < redis_value_len(v); n--, *at += 3)
-        edge_put(c, user, side, v, *at);
+        read_edge(c, user, side, v, *at);
     return 0;
 }
 
@@ -345,13 +277,13 @@ static void on_loaded(void *arg, const char *why)
 
 static void load(struct call *c, size_t user, enum list_side side)
 {
-    size_t len;
-    const char *id = user_at(c, c->from + user, &len);
+    struct resp_arg id = user_at(c, c->from + user);
 
     leave(c);
     if (clock_monotonic_ms() >= c->deadline_ms)
         done(c, "TRYAGAIN the list is being loaded");
-    else if (lists_load(c->fc->lists, side, id, len, 0, on_loaded, c) != 0)
+    else if (lists_load(c->fc->lists, side, id.data, id.len, 0, on_loaded, c) !=
+             0)
         done(c, "TRYAGAIN too many lists are being loaded");
 }
 
@@ -361,9 +293,7 @@ static void read_step(struct call *c, const struct redis_value *v)
 
     c->epoch = redis_value_int(redis_value_at(v, 0));
     c->ask = false;
-    c->n_edges = 0;
-    buf_clear(&c->owners, 4096);
-    buf_clear(&c->members, 4096);
+    follow_edges_clear(&c->edges);
     for (size_t i = 0; i < 2 * (c->to - c->from); i++) {
         enum list_side side = i % 2 ? LIST_FANS : LIST_FOLLOW;
 
@@ -395,10 +325,9 @@ static void first_reading(struct call *c)
 
     args_clear(&c->script);
     for (size_t i = c->from; i < c->to; i++) {
-        size_t len;
-        const char *user = user_at(c, i, &len);
+        struct resp_arg user = user_at(c, i);
 
-        args_put(&c->script, user, len);
+        args_put(&c->script, user.data, user.len);
     }
     rc = send(c, on_first);
     if (rc != 0)
@@ -469,6 +398,7 @@ void follow_counts_get(struct follow_counts *fc, struct args *users,
     c->timer = timer_new(e->loop, on_timer, c);
     c->deadline_ms =
         clock_monotonic_ms() + (uint64_t)e->options->pg_lookup_timeout_ms;
+    c->edges.type = e->owner_type;
     c->cb = cb;
     c->arg = arg;
     enter(c);
