@@ -874,3 +874,74 @@ def test_redis_away(bed, redis, pg):
                         "FOLLOWING 1 VIEWER 2"):
             reply = wire.call(*request.split())
             assert reply.startswith(b"-UNAVAILABLE "), (request, reply)
+
+
+@contextlib.contextmanager
+def rows_locked(pg):
+    """Nobody can read or write user_follow."""
+    connection = pg.connect()
+    connection.autocommit = False
+    connection.cursor().execute("LOCK TABLE user_follow")
+    try:
+        yield
+    finally:
+        connection.rollback()
+        connection.close()
+
+
+COLD = ["FANS 6", "FOLLOWING 99 CURSOR 0", "FOLLOWCOUNT 99 98",
+        "RELATION 99 98", "MUTUALS 97", "COMMON 96 6",
+        "FANS 95 RANGE 0 -1 VIEWER 6"]
+
+
+def test_what_is_not_read_in_time(bed, redis, pg):
+    """Each request ends within its deadline, and is served later."""
+    daemon = bed.daemon(redis, pg, postgres_lookup_timeout_ms=300)
+    with Wire(daemon.socket) as wire:
+        for request in ("FOLLOW 5 6", "FOLLOW 99 6"):
+            assert wire.call(*request.split()) == b":1\r\n"
+        daemon.drain()
+        redis.client().flushall()
+        with rows_locked(pg):
+            for request in COLD:
+                wire.send(encode(*request.split()))
+            for request in COLD:
+                assert re.match(b"-(UNAVAILABLE|TRYAGAIN) ", wire.read()), \
+                    request
+        harness.wait_for(lambda: wire.call("FANS", 6) ==
+                         b"*2\r\n$2\r\n99\r\n$1\r\n5\r\n", 30, "the list")
+        harness.wait_for(lambda: wire.call("FOLLOWCOUNT", 6) ==
+                         b"*1\r\n*2\r\n:0\r\n:2\r\n", 30, "the count")
+    assert daemon.metrics()["likesyncd_reads_waiting"] == 0
+
+
+def test_stop_while_reads_wait(bed, redis, pg):
+    daemon = bed.daemon(redis, pg, postgres_lookup_timeout_ms=30000)
+    with rows_locked(pg), Wire(daemon.socket) as wire:
+        for request in COLD:
+            wire.send(encode(*request.split()))
+        harness.wait_for(
+            lambda: daemon.metrics()["likesyncd_lists_loading"] > 0, 30,
+            "a load")
+        daemon.term(timeout=30)
+    daemon.start()
+    with Wire(daemon.socket) as wire:
+        assert wire.call("FANS", 6) == b"*0\r\n"
+
+
+def test_clients_that_leave_before_the_answer(stack, ask):
+    users = stack.users(600)
+    with stack.wire() as wire:
+        wire.send(b"".join(encode("FOLLOW", u, users[0]) for u in users[1:]))
+        for _ in users[1:]:
+            wire.read()
+    stack.daemon.drain()
+    stack.keys.flushall()
+    for request in (f"FANS {users[0]}", f"FANS {users[0]} VIEWER {users[1]}",
+                    f"MUTUALS {users[1]}", f"FOLLOWCOUNT {users[0]}",
+                    f"RELATION {users[0]} {users[1]}"):
+        with stack.wire() as wire:
+            wire.send(20 * encode(*request.split()))
+    assert len(ask("FANS", users[0])) == 599
+    harness.wait_for(lambda: stack.daemon.metrics()["likesyncd_clients"] <= 1,
+                     30, "the others to be gone")
