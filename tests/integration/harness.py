@@ -51,6 +51,20 @@ SELECT post_id, coalesce(c.like_count - c.unattributed, 0) AS counted,
   FULL JOIN (SELECT post_id, count(*) AS n FROM user_like_post
               WHERE status = 1 GROUP BY post_id) r USING (post_id)
  WHERE coalesce(c.like_count - c.unattributed, 0) <> coalesce(r.n, 0)"""
+# The same of follows: a user's two counts against the rows of either end.
+FOLLOW_EXACT_SQL = """
+SELECT user_id, c.following_count, r.following, c.follower_count, r.followers
+  FROM user_follow_count c
+  FULL JOIN (SELECT user_id, sum(following) AS following,
+                    sum(followers) AS followers
+               FROM (SELECT user_id, 1 AS following, 0 AS followers
+                       FROM user_follow WHERE status = 1
+                      UNION ALL
+                     SELECT followee_id, 0, 1
+                       FROM user_follow WHERE status = 1) ends
+              GROUP BY user_id) r USING (user_id)
+ WHERE coalesce(c.following_count, 0) <> coalesce(r.following, 0)
+    OR coalesce(c.follower_count, 0) <> coalesce(r.followers, 0)"""
 
 
 def build_has(option):
@@ -231,11 +245,16 @@ def parse_metrics(text):
 
 
 def check_exact(pg):
-    """I1: fails unless every post's count is the number of its rows."""
+    """I1: fails unless every count of a post or a user is the number of its
+    rows."""
     wrong = pg.query(EXACT_SQL)
     if wrong:
         raise Failed(f"{len(wrong)} posts are counted wrong (post, counted, "
                      f"rows): {wrong[:10]}")
+    wrong = pg.query(FOLLOW_EXACT_SQL)
+    if wrong:
+        raise Failed(f"{len(wrong)} users are counted wrong (user, following, "
+                     f"rows, followers, rows): {wrong[:10]}")
 
 
 def server_away(error):
@@ -247,11 +266,12 @@ def server_away(error):
 
 
 class I1Watcher(threading.Thread):
-    """Checks I1 in a loop, in a snapshot each, while a test does its work.
+    """Checks I1 in a loop, likes and follows in a snapshot each, while a test
+    does its work.
 
         with I1Watcher(pg) as watcher:
             ...
-        # fails on leaving if any check found a wrong post, or none was made
+        # fails on leaving if any check found a wrong count, or none was made
 
     A server that is away is tried again."""
 
@@ -278,8 +298,9 @@ class I1Watcher(threading.Thread):
 
     def watch(self, cursor):
         while not self.ended.is_set():
-            cursor.execute(EXACT_SQL)
-            self.violations += cursor.fetchall()
+            for sql in (EXACT_SQL, FOLLOW_EXACT_SQL):
+                cursor.execute(sql)
+                self.violations += cursor.fetchall()
             self.checks += 1
             self.ended.wait(self.pause)
 
@@ -297,7 +318,8 @@ class I1Watcher(threading.Thread):
             raise Failed(f"the watcher broke: {self.failure}")
         if self.violations:
             raise Failed(f"I1 was broken in {len(self.violations)} rows of "
-                         f"{self.checks} checks (post, counted, rows): "
+                         f"{self.checks} checks (post, counted, rows; or user, "
+                         f"following, rows, followers, rows): "
                          f"{self.violations[:10]}")
 
 

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: MIT
-"""A load of likes that knows what it was answered, and an oracle.
+"""A load of likes or follows that knows what it was answered.
 
     with Load(daemon, seed=1) as load:
         ...                          # kill, stop, restart what you like
     load.check(redis, pg)            # after a drain
 
-Each thread has its own pairs, so that it alone knows their order; posts are
-shared by all. A request is acked (its answer is checked against what the pair
+Each thread has its own pairs, so that it alone knows their order; posts, or
+those who are followed, are shared by all. A request is acked (its answer is checked against what the pair
 must have been), refused (nothing changed), or unknown (-UNKNOWN, or the
 connection was lost): then the pair may be in either state until its next
 answer. Unknown requests are sent again or not, by chance.
@@ -14,6 +14,8 @@ answer. Unknown requests are sent again or not, by chance.
 With `evict` hashes of clean pairs go at random, as by their TTL, so that
 PostgreSQL has to be asked. Where it may be away, answers are not to be checked
 then: the daemon may have to assume "not liked"; the state is checked anyway.
+(Lists of follows are not read under such a load: their loading relies on hashes
+that live as long as the daemon says.)
 
 A thread stays with its socket. So what a dead daemon had sent to Redis is
 executed before anything that the thread sends after its reconnect."""
@@ -26,25 +28,19 @@ import threading
 
 import redis as redis_py
 
-from harness import EXACT_SQL, Failed, wait_for
+from edges import FOLLOWS, LIKES, check_answers, check_clean, check_states
+from harness import Failed, wait_for
 
 EVICT = """
 if redis.call('TTL', KEYS[1]) > 0 then
   return redis.call('DEL', KEYS[1])
 end
 return 0"""
-VERBS = ("UNLIKE", "LIKE")
 # Nothing was recorded.
 REFUSALS = ("UNAVAILABLE", "TRYAGAIN", "OOM")
-# What Redis must not hold when all is clean.
-DIRTY_KEYS = ("post_set", "post_user_like_set_*", "post_*_counter",
-              "likesync:pass:*", "likesync:part:*", "likesync:again:*",
-              "likesync:onrecord:*", "likesync:batches:*",
-              "likesync:leases:*", "likesync:batch:*")
-
 
 class Replies:
-    """The few RESP2 types that likes are answered with, in order."""
+    """The few RESP2 types that events are answered with, in order."""
 
     def __init__(self, path, timeout):
         self.socket = socket.socket(socket.AF_UNIX)
@@ -69,7 +65,7 @@ class Replies:
             return int(text)
         if line[:1] == b"-":
             return text
-        raise Failed(f"not an answer to a like: {line!r}")
+        raise Failed(f"not an answer to an event: {line!r}")
 
     def close(self):
         self.file.close()
@@ -84,8 +80,10 @@ class Client(threading.Thread):
         self.load = load
         self.path = path
         self.random = random.Random(f"{load.seed}/{number}")
-        pairs = [(user, post) for post in range(load.posts)
-                 for user in range(number * 1000, number * 1000 + load.users)]
+        users = range(number * 1000, number * 1000 + load.users)
+        pairs = [(user, target) for target in load.targets()
+                 for user in users
+                 if load.edges is LIKES or user != target]
         self.may_be = {pair: {0} for pair in pairs}
         self.pairs = pairs
         self.again = []
@@ -129,7 +127,7 @@ class Client(threading.Thread):
             wanted = self.choose()
             waiting = collections.deque(wanted)
             try:
-                replies.send(f"{VERBS[want]} {pair[0]} {pair[1]}"
+                replies.send(f"{self.verb(want)} {pair[0]} {pair[1]}"
                              for pair, want in wanted)
                 while waiting:
                     self.answered(*waiting[0], replies.read())
@@ -141,15 +139,18 @@ class Client(threading.Thread):
             self.evict()
             self.load.ended.wait(self.load.pause)
 
+    def verb(self, want):
+        return self.load.edges.verbs[want]
+
     def evict(self):
         """Only what is known: nothing of that pair is under way anywhere."""
         if not self.keys:
             return
         with contextlib.suppress(redis_py.RedisError):
-            for user, post in self.random.sample(self.pairs, 4):
-                if len(self.may_be[user, post]) == 1:
+            for pair in self.random.sample(self.pairs, 4):
+                if len(self.may_be[pair]) == 1:
                     self.tally["evicted"] += self.keys.eval(
-                        EVICT, 1, f"post_user_like_{post}_{user}")
+                        EVICT, 1, self.load.edges.hash_of(pair))
 
     def choose(self):
         """A pipeline of requests; some pairs more than once."""
@@ -165,7 +166,7 @@ class Client(threading.Thread):
             known = self.may_be[pair]
             if self.load.answers and len(known) == 1 and \
                     answer != (want not in known):
-                self.wrong.append((pair, known, VERBS[want], answer))
+                self.wrong.append((pair, known, self.verb(want), answer))
             self.may_be[pair] = {want}
         elif answer.startswith("UNKNOWN"):
             self.refusals[answer] += 1
@@ -174,7 +175,7 @@ class Client(threading.Thread):
             self.refusals[answer] += 1
             self.tally["refused"] += 1
         else:
-            raise Failed(f"{VERBS[want]} {pair}: {answer}")
+            raise Failed(f"{self.verb(want)} {pair}: {answer}")
 
     def unknown(self, pair, want):
         self.tally["unknown"] += 1
@@ -184,16 +185,17 @@ class Client(threading.Thread):
 
 
 class Load:
-    """Threads that like and unlike, spread over `daemons`."""
+    """Threads that like and unlike, or follow and unfollow, spread over
+    `daemons`."""
 
     def __init__(self, *daemons, seed, threads=4, posts=8, users=12,
                  pipeline=16, pause=0.005, timeout=30.0, evict=None,
-                 answers=True):
+                 answers=True, edges=LIKES):
         """`evict`: the Redis to take clean hashes from; `answers`: check
-        them."""
+        them. Of follows, `posts` is how many are followed."""
         print(f"load: seed {seed}")
-        self.seed = seed
-        self.posts, self.users = posts, users
+        self.seed, self.edges = seed, edges
+        self.posts, self.users, self.threads = posts, users, threads
         self.pipeline, self.pause, self.timeout = pipeline, pause, timeout
         self.evict, self.answers = evict, answers
         self.ended = threading.Event()
@@ -201,6 +203,14 @@ class Load:
         self.held = False
         self.clients = [Client(self, daemons[n % len(daemons)].socket, n)
                         for n in range(threads)]
+
+    def targets(self):
+        """Posts; or users of all threads in turn, so that some follow each
+        other."""
+        if self.edges is LIKES:
+            return range(self.posts)
+        return [n % self.threads * 1000 + n // self.threads
+                for n in range(self.posts)]
 
     def __enter__(self):
         for client in self.clients:
@@ -256,7 +266,7 @@ class Load:
             self.door.notify_all()
 
     def may_be(self):
-        """{(user, post): the set of states that it may have}."""
+        """{pair: the set of states that it may have}."""
         return {pair: set(states) for client in self.clients
                 for pair, states in client.may_be.items()}
 
@@ -267,7 +277,7 @@ class Load:
             raise Failed("nothing was acked")
         if self.evict and not self.count("evicted"):
             raise Failed("nothing was evicted")
-        check_states(pg, may_be or self.may_be())
+        check_states(pg, may_be or self.may_be(), self.edges)
         check_clean(redis, pg, unattributed)
 
 
@@ -278,81 +288,19 @@ def assuming(redis, *daemons, seed, **options):
     return Load(*daemons, seed=seed, evict=redis, answers=False, **options)
 
 
-def check_states(pg, may_be):
-    """Every pair's row is what its last answers allow."""
-    rows = {(user, post): status for user, post, status in pg.query(
-        "SELECT user_id, post_id, status FROM user_like_post")}
-    bad = [(pair, rows.get(pair), states) for pair, states in may_be.items()
-           if rows.get(pair, 0) not in states]
-    if bad:
-        raise Failed(f"{len(bad)} of {len(may_be)} pairs are not what was "
-                     f"answered (pair, row, may be): {bad[:8]}")
-
-
-def check_clean(redis, pg, unattributed=0):
-    """Tables are exact, Redis agrees with them and holds nothing unsynced."""
-    wrong = pg.query(EXACT_SQL)
-    if wrong:
-        raise Failed(f"counted wrong (post, counted, rows): {wrong[:10]}")
-    extra = pg.value("SELECT coalesce(sum(unattributed), 0) FROM post_like")
-    if extra != unattributed:
-        raise Failed(f"{extra} likes are unattributed, not {unattributed}")
-    letters = pg.query("SELECT * FROM sync_dead_letter")
-    if letters:
-        raise Failed(f"dead letters: {letters[:3]}")
-    with contextlib.closing(redis.client()) as keys:
-        left = [key for pattern in DIRTY_KEYS
-                for key in keys.scan_iter(pattern, count=10000)]
-        if left:
-            raise Failed(f"left in Redis: {describe(keys, left[:8])}")
-        check_hashes(keys, pg)
-
-
-def describe(keys, names):
-    reads = {"string": keys.get, "hash": keys.hgetall, "set": keys.smembers,
-             "zset": lambda key: keys.zrange(key, 0, -1, withscores=True)}
-    return {name: reads[keys.type(name)](name) for name in names
-            if keys.type(name) in reads}
-
-
-def generation(keys):
-    return int(keys.hget("likesync:state:like", "gen") or 0)
-
-
-def check_hashes(keys, pg):
-    """Every hash of this generation says what its row says. (One from before
-    a restart that nobody asked for since is looked up before it is used.)"""
-    rows = {(post, user): status for user, post, status in pg.query(
-        "SELECT user_id, post_id, status FROM user_like_post")}
-    now = generation(keys)
-    names = [name for name in keys.scan_iter("post_user_like_*", count=10000)
-             if not name.startswith("post_user_like_set_")]
-    pipe = keys.pipeline(transaction=False)
-    for name in names:
-        pipe.hgetall(name)
-        pipe.ttl(name)
-    answers = pipe.execute()
-    for name, edge, ttl in zip(names, answers[::2], answers[1::2]):
-        synced = edge["synced"].split()
-        if (int(synced[2]) if len(synced) > 2 else 0) != now:
-            continue
-        post, user = map(int, name.split("_")[3:])
-        if rows.get((post, user), 0) != int(edge["status"]):
-            raise Failed(f"{name}: {edge}, but its row is "
-                         f"{rows.get((post, user))}")
-        if ttl < 0:
-            raise Failed(f"{name} is clean and has no TTL: {edge}")
-
-
 def durable(daemon, load, redis, pg, unattributed=0, may_be=None, timeout=60):
     """Drains and checks everything; what a killed daemon left is not ours to
     drain before its lease has run out, so the record is waited for."""
     daemon.drain(timeout)
     with contextlib.closing(redis.client()) as keys:
-        wait_for(lambda: not keys.exists("likesync:batches:like"), 30,
+        wait_for(lambda: not keys.exists("likesync:batches:like",
+                                         "likesync:batches:follow"), 30,
                  "the batches on record to be taken over")
     daemon.drain(timeout)
     load.check(redis, pg, may_be, unattributed)
+    if load.edges is FOLLOWS:
+        check_answers(daemon, pg)
+        check_clean(redis, pg, unattributed)
 
 
 def copy_data(redis, target):

@@ -8,8 +8,8 @@ import time
 import pytest
 
 import harness
-from load import (Load, assuming, check_clean, check_states, copy_data,
-                  durable, generation, put_back)
+from edges import FOLLOWS, LIKES, check_clean, check_states
+from load import Load, assuming, copy_data, durable, put_back
 from servers import wait_for
 
 # Several claims for a batch, several calls for an ack, several batches.
@@ -38,6 +38,12 @@ CHAINS = ["claimed:1", "claimed:2", "claimed:5",
           "committed:2 read_back:1 before_ack:1",
           "adopted:1 reloaded:1 adopted:1 committed:1",
           "orphans_committed:1 orphans_committed:1 reloaded:1"]
+BOTH = pytest.mark.parametrize("edges", [LIKES, FOLLOWS],
+                               ids=lambda edges: edges.name)
+KILLS = [pytest.param(LIKES, chain, id=f"like-{chain}") for chain in CHAINS]
+# Follows have no counters that could be moved without a row.
+KILLS += [pytest.param(FOLLOWS, chain, id=f"follow-{chain}")
+          for chain in CHAINS if "orphans" not in chain]
 
 
 class Others:
@@ -67,14 +73,31 @@ class Others:
         self.unattributed += self.DELTA
 
 
+class OtherFollows(Others):
+    """The same of follows: all five commands."""
+
+    def write(self):
+        user = 900000 + len(self.pairs)
+        other = 900 + len(self.pairs) % 3
+        now = int(time.time())
+        self.keys.sadd("follow_set", user)
+        self.keys.sadd(f"user_follow_set_{user}", other)
+        self.keys.hset(f"user_follow_{user}_{other}", mapping={
+            "status": 1, "user_id": user, "followee_id": other,
+            "ctime": now, "mtime": now})
+        self.keys.zadd(f"{user}:follow", {other: now})
+        self.keys.zadd(f"{other}:fans", {user: now})
+        self.pairs[user, other] = {1}
+
+
 @needs_faults
-@pytest.mark.parametrize("chain", CHAINS)
-def test_killed_at(bed, redis, pg, chain):
+@pytest.mark.parametrize("edges, chain", KILLS)
+def test_killed_at(bed, redis, pg, edges, chain):
     daemon = bed.daemon(redis, pg, wait=None, **SMALL)
     daemon.kill9()
-    others = Others(redis)
+    others = (Others if edges is LIKES else OtherFollows)(redis)
     with harness.I1Watcher(pg), \
-            assuming(redis, daemon, seed=chain) as load:
+            assuming(redis, daemon, seed=chain, edges=edges) as load:
         for fault in chain.split():
             others.write()
             daemon.start(fault, wait=None)
@@ -108,13 +131,14 @@ def test_killed_after_a_dead_letter(bed, redis, pg):
     check_states(pg, {(user, 1): {int(user != 13)} for user in range(30)})
 
 
-def test_killed_100_times_at_random(bed, pg):
+@BOTH
+def test_killed_100_times_at_random(bed, pg, edges):
     seed = 20260101
     rnd = random.Random(seed)
     redis = bed.redis(appendfsync="always")
     daemon = bed.daemon(redis, pg, **SMALL)
     with harness.I1Watcher(pg), \
-            assuming(redis, daemon, seed=seed) as load:
+            assuming(redis, daemon, seed=seed, edges=edges) as load:
         for _ in range(100):
             load.wait_acked(rnd.randint(1, 300))
             daemon.kill9()
@@ -124,14 +148,15 @@ def test_killed_100_times_at_random(bed, pg):
     assert load.count("unknown") > 0, "no kill came between"
 
 
-def test_killed_while_redis_has_not_read(bed, redis, pg):
+@BOTH
+def test_killed_while_redis_has_not_read(bed, redis, pg, edges):
     """What a dead daemon sent is executed after its end: claims and acks that
     nobody gets an answer to."""
     seed = 7
     rnd = random.Random(seed)
     daemon = bed.daemon(redis, pg, **SMALL)
     with harness.I1Watcher(pg), \
-            assuming(redis, daemon, seed=seed) as load:
+            assuming(redis, daemon, seed=seed, edges=edges) as load:
         for _ in range(12):
             load.wait_acked(rnd.randint(1, 100))
             redis.pause()
@@ -143,7 +168,8 @@ def test_killed_while_redis_has_not_read(bed, redis, pg):
     durable(daemon, load, redis, pg)
 
 
-def test_redis_killed(bed, pg):
+@BOTH
+def test_redis_killed(bed, pg, edges):
     """With appendfsync always it keeps what it acknowledged; its scripts are
     gone, and the generation goes up each time."""
     seed = 11
@@ -152,25 +178,26 @@ def test_redis_killed(bed, pg):
     daemon = bed.daemon(redis, pg, **SMALL)
     rounds = 10
     with harness.I1Watcher(pg), \
-            Load(daemon, seed=seed, evict=redis) as load:
+            Load(daemon, seed=seed, evict=redis, edges=edges) as load:
         for n in range(rounds):
             load.wait_acked(rnd.randint(1, 150))
             redis.kill9()
             redis.start()
-            wait_for(lambda: generation(redis.client()) == n + 1, 30,
+            wait_for(lambda: edges.generation(redis.client()) == n + 1, 30,
                      "the generation to go up")
         load.wait_acked(200)
     durable(daemon, load, redis, pg)
-    assert generation(redis.client()) == rounds
+    assert edges.generation(redis.client()) == rounds
 
 
-def test_redis_and_the_daemon_killed(bed, pg):
+@BOTH
+def test_redis_and_the_daemon_killed(bed, pg, edges):
     seed = 12
     rnd = random.Random(seed)
     redis = bed.redis(appendfsync="always")
     daemon = bed.daemon(redis, pg, **SMALL)
     with harness.I1Watcher(pg), \
-            assuming(redis, daemon, seed=seed) as load:
+            assuming(redis, daemon, seed=seed, edges=edges) as load:
         for _ in range(8):
             load.wait_acked(rnd.randint(1, 150))
             first, second = rnd.sample([redis, daemon], 2)
@@ -182,13 +209,14 @@ def test_redis_and_the_daemon_killed(bed, pg):
     durable(daemon, load, redis, pg)
 
 
-def test_script_flush_is_not_seen(bed, redis, pg):
+@BOTH
+def test_script_flush_is_not_seen(bed, redis, pg, edges):
     """The daemon loads its scripts again, and keeps the order of events."""
     seed = 13
     rnd = random.Random(seed)
     daemon = bed.daemon(redis, pg, **SMALL)
     with harness.I1Watcher(pg), \
-            Load(daemon, seed=seed, evict=redis) as load, \
+            Load(daemon, seed=seed, evict=redis, edges=edges) as load, \
             redis.client() as keys:
         for _ in range(100):
             load.wait_acked(rnd.randint(1, 60))
@@ -207,18 +235,22 @@ def flusher(daemon, what):
 
 
 def raised(redis, above):
+    """The generation of both kinds, which go up together."""
+    def least():
+        return min(LIKES.generation(keys), FOLLOWS.generation(keys))
     with contextlib.closing(redis.client()) as keys:
-        return wait_for(lambda: generation(keys) > above and generation(keys),
-                        30, "the generation to go up")
+        return wait_for(lambda: least() > above and least(), 30,
+                        "the generation to go up")
 
 
+@BOTH
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_redis_rolled_back_under_load(bed, redis, pg, tmp_path, seed):
+def test_redis_rolled_back_under_load(bed, redis, pg, tmp_path, seed, edges):
     """The copy is taken in the middle of a flush. What was durable at the
     end stays, though the copy is older; only what was not is lost."""
     daemon = bed.daemon(redis, pg, **SMALL)
     with harness.I1Watcher(pg), \
-            Load(daemon, seed=seed, evict=redis) as load:
+            Load(daemon, seed=seed, evict=redis, edges=edges) as load:
         load.wait_acked(400)
         redis.stop()
         copy_data(redis, tmp_path)
@@ -249,15 +281,17 @@ def test_redis_rolled_back_under_load(bed, redis, pg, tmp_path, seed):
     durable(daemon, load, redis, pg)
 
 
+@BOTH
 @pytest.mark.parametrize("lookup", ["strict", "optimistic"])
-def test_rolled_back_without_postgres(bed, redis, tmp_path, lookup):
+def test_rolled_back_without_postgres(bed, redis, tmp_path, lookup, edges):
     """What the older Redis says cannot be looked up: events are taken on
     assumption, and the durable state is right afterwards all the same."""
     cluster = bed.postgres()
     pg = cluster.create_database()
-    daemon = bed.daemon(redis, pg, like_lookup=lookup, **SMALL)
+    daemon = bed.daemon(redis, pg, like_lookup=lookup, follow_lookup=lookup,
+                        **SMALL)
     with harness.I1Watcher(pg), \
-            assuming(redis, daemon, seed=lookup) as load:
+            assuming(redis, daemon, seed=lookup, edges=edges) as load:
         load.wait_acked(300)
         redis.stop()
         copy_data(redis, tmp_path)
