@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* likesyncctl: one row of the verb table for each thing it does. */
+#include "ctl.h"
+
 #include <getopt.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,54 +11,75 @@
 #include <unistd.h>
 
 #include "base/num.h"
-#include "ctl_conn.h"
-
 #define DEFAULT_SOCKET "unix:/run/likesyncd/admin.sock"
 #define ANSWER_MS      10000
 #define NO_ANSWER      "no answer within 10 s"
-#define PROGRESS_MS    200
-#define BAR            30
 
-enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
-
-struct ctl {
-    const char *where; /* ref */
-    int64_t timeout_ms;
-    struct ctl_conn conn;
-    struct buf why;
-};
-
-static int fail(struct ctl *ctl)
+int ctl_fail(struct ctl *ctl)
 {
     fprintf(stderr, "likesyncctl: %s\n", buf_cstr(&ctl->why));
     return EXIT_FAILED;
 }
 
-/* One request and its reply; not 0 when it failed, which was then said. */
-static int ask(struct ctl *ctl, int n, const char *const *words,
-               struct resp_value *v_r)
+int ctl_ask(struct ctl *ctl, int n, const char *const *words,
+            struct resp_value *v_r)
 {
     int rc;
 
     if (ctl_send(&ctl->conn, n, words, &ctl->why) != 0)
-        return fail(ctl);
+        return ctl_fail(ctl);
     rc = ctl_read(&ctl->conn, ANSWER_MS, v_r, &ctl->why);
     if (rc == 0)
         buf_puts(&ctl->why, NO_ANSWER);
     if (rc <= 0)
-        return fail(ctl);
+        return ctl_fail(ctl);
     if (v_r->type != RESP_T_ERROR)
         return EXIT_DONE;
     buf_puts(&ctl->why, v_r->str);
     resp_value_free(v_r);
-    return fail(ctl);
+    return ctl_fail(ctl);
+}
+
+static const struct resp_value *find(const struct resp_value *v,
+                                     const char *name)
+{
+    for (size_t i = 0; i + 1 < v->n_items; i += 2)
+        if (v->items[i].str && strcmp(v->items[i].str, name) == 0)
+            return &v->items[i + 1];
+    return NULL;
+}
+
+int64_t ctl_field(const struct resp_value *v, const char *name)
+{
+    const struct resp_value *found = find(v, name);
+
+    return found ? found->num : 0;
+}
+
+const char *ctl_text(const struct resp_value *v, const char *name)
+{
+    const struct resp_value *found = find(v, name);
+
+    return found && found->str ? found->str : "";
+}
+
+void ctl_draw_bar(const char *what, int full, const char *fmt, ...)
+{
+    va_list ap;
+
+    fprintf(stderr, "\r%s [%.*s%*s] ", what, full,
+            "##############################", CTL_BAR - full, "");
+    va_start(ap, fmt);
+    vfprintf(stderr, fmt, ap);
+    va_end(ap);
+    fputs("\033[K", stderr);
 }
 
 static int print_simple(struct ctl *ctl, int n, const char *const *words)
 {
     struct resp_value v;
 
-    if (ask(ctl, n, words, &v) != 0)
+    if (ctl_ask(ctl, n, words, &v) != 0)
         return EXIT_FAILED;
     printf("%s\n", v.str ? v.str : "");
     resp_value_free(&v);
@@ -121,7 +145,7 @@ static int verb_status(struct ctl *ctl)
     const char *words[] = {"FLUSHER", "STATUS"};
     struct resp_value v;
 
-    if (ask(ctl, 2, words, &v) != 0)
+    if (ctl_ask(ctl, 2, words, &v) != 0)
         return EXIT_FAILED;
     for (size_t i = 0; i + 1 < v.n_items; i += 2)
         print_field(v.items[i].str ? v.items[i].str : "?", &v.items[i + 1]);
@@ -130,14 +154,6 @@ static int verb_status(struct ctl *ctl)
 }
 
 /* ---- drain ---- */
-
-static int64_t field(const struct resp_value *v, const char *name)
-{
-    for (size_t i = 0; i + 1 < v->n_items; i += 2)
-        if (v->items[i].str && strcmp(v->items[i].str, name) == 0)
-            return v->items[i + 1].num;
-    return 0;
-}
 
 /* Posts and users that still have something unsynced; negative with the reason in why. */
 static int64_t left_to_drain(struct ctl_conn *watch, struct buf *why)
@@ -154,22 +170,20 @@ static int64_t left_to_drain(struct ctl_conn *watch, struct buf *why)
         buf_puts(why, NO_ANSWER);
     if (rc <= 0)
         return -1;
-    left = field(&v, "owners_dirty") + field(&v, "owners_on_record");
+    left = ctl_field(&v, "owners_dirty") + ctl_field(&v, "owners_on_record");
     resp_value_free(&v);
     return left;
 }
 
-/* Over the one before, and to the end of the line, which may have been longer.
- * Full only when it is done. */
+/* Full only when it is done. */
 static void draw_bar(int64_t left, int64_t most, bool done)
 {
-    int full = done ? BAR : 0;
+    int full = done ? CTL_BAR : 0;
 
     if (!done && most > 0)
-        full = (int)((BAR - 1) * (most - left) / most);
-    fprintf(stderr, "\rdraining [%.*s%*s] %lld posts and users left\033[K",
-            full, "##############################", BAR - full, "",
-            (long long)left);
+        full = (int)((CTL_BAR - 1) * (most - left) / most);
+    ctl_draw_bar("draining", full, "%lld posts and users left",
+                 (long long)left);
 }
 
 /* The figures of STATUS are those of the last tick, so the first are asked for
@@ -181,7 +195,7 @@ static int drain_wait(struct ctl *ctl, struct ctl_conn *watch,
     int64_t most = 0;
     int rc;
 
-    while ((rc = ctl_read(&ctl->conn, PROGRESS_MS, v_r, &ctl->why)) == 0) {
+    while ((rc = ctl_read(&ctl->conn, CTL_PROGRESS_MS, v_r, &ctl->why)) == 0) {
         int64_t left = left_to_drain(watch, &ctl->why);
 
         if (left < 0) {
@@ -209,16 +223,16 @@ static int verb_drain(struct ctl *ctl)
 
     snprintf(timeout, sizeof(timeout), "%lld", (long long)ctl->timeout_ms);
     if (ctl_connect(&watch, ctl->where, &ctl->why) != 0)
-        return fail(ctl);
+        return ctl_fail(ctl);
     rc = ctl_send(&ctl->conn, 3, words, &ctl->why);
     if (rc == 0)
         rc = drain_wait(ctl, &watch, &v);
     ctl_close(&watch);
     if (rc <= 0)
-        return fail(ctl);
+        return ctl_fail(ctl);
     if (v.type == RESP_T_ERROR) {
         buf_puts(&ctl->why, v.str);
-        rc = fail(ctl);
+        rc = ctl_fail(ctl);
     } else {
         printf("all is durable\n");
         rc = EXIT_DONE;
@@ -231,21 +245,25 @@ static int verb_drain(struct ctl *ctl)
 
 static const struct {
     const char *name;
+    const char *arg; /* what it wants; "" nothing */
     int (*run)(struct ctl *ctl);
     const char *help;
 } verbs[] = {
-    {"status", verb_status, "how things stand"},
-    {"drain", verb_drain, "wait until all that was acked is in PostgreSQL"},
-    {"pause", verb_pause, "stop flushing (events are still taken)"},
-    {"resume", verb_resume, "flush again"},
-    {"ping", verb_ping, "is the daemon alive"},
+    {"status", "", verb_status, "how things stand"},
+    {"drain", "", verb_drain, "wait until all that was acked is in PostgreSQL"},
+    {"pause", "", verb_pause, "stop flushing (events are still taken)"},
+    {"resume", "", verb_resume, "flush again"},
+    {"adopt", "follows|likes", verb_adopt,
+     "take over what an app wrote into Redis itself; counters of\n"
+     "                       posts that hold totals must be deleted first"},
+    {"ping", "", verb_ping, "is the daemon alive"},
 };
 
 static void usage(void)
 {
     fputs("usage: likesyncctl [-s ADDRESS] [-t MS] VERB\n\n", stdout);
     for (size_t i = 0; i < ARRAY_LEN(verbs); i++)
-        printf("  %-8s %s\n", verbs[i].name, verbs[i].help);
+        printf("  %-6s %-13s %s\n", verbs[i].name, verbs[i].arg, verbs[i].help);
     fputs("\n"
           "  -s, --socket ADDRESS  admin listener: a path, unix:PATH or\n"
           "                        tcp:HOST:PORT (" DEFAULT_SOCKET ")\n"
@@ -300,10 +318,24 @@ static int parse(struct ctl *ctl, int argc, char **argv)
             return wrong_usage();
         }
     }
-    if (argc - optind == 1)
+    if (argc - optind == 1 || argc - optind == 2) {
+        ctl->arg = argv[optind + 1]; /* or the NULL at the end */
         return -1;
+    }
     fprintf(stderr, "likesyncctl: expected one verb\n");
     return wrong_usage();
+}
+
+/* Whether the verb has its argument, if any, and no other. */
+static bool arg_fits(const struct ctl *ctl, const char *name, const char *arg)
+{
+    if ((arg[0] != '\0') == (ctl->arg != NULL))
+        return true;
+    if (arg[0])
+        fprintf(stderr, "likesyncctl: %s: expected %s\n", name, arg);
+    else
+        fprintf(stderr, "likesyncctl: expected one verb\n");
+    return false;
 }
 
 static int run(struct ctl *ctl, const char *name)
@@ -313,8 +345,10 @@ static int run(struct ctl *ctl, const char *name)
     for (size_t i = 0; i < ARRAY_LEN(verbs); i++) {
         if (strcmp(verbs[i].name, name) != 0)
             continue;
+        if (!arg_fits(ctl, name, verbs[i].arg))
+            return wrong_usage();
         if (ctl_connect(&ctl->conn, ctl->where, &ctl->why) != 0)
-            return fail(ctl);
+            return ctl_fail(ctl);
         rc = verbs[i].run(ctl);
         ctl_close(&ctl->conn);
         return rc;

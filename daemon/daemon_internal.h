@@ -33,6 +33,7 @@ struct daemon {
     struct counts *counts;
     struct lists *list_loads; /* of follows */
     struct follow_counts *follow_counts;
+    struct adopt *adopt;
     struct recovery *recovery;
     struct recovery_events recovery_events;
     struct commands commands;

@@ -7,6 +7,7 @@
 #include "base/backoff.h"
 #include "base/log.h"
 #include "core/metrics.h"
+#include "services/adopt.h"
 #include "services/counts.h"
 #include "services/flushers.h"
 #include "services/follow_counts.h"
@@ -181,6 +182,7 @@ void daemon_services_start(struct daemon *d)
     d->counts = counts_new(&d->services[EDGE_LIKE].engine);
     d->follow_counts =
         follow_counts_new(&d->services[EDGE_FOLLOW].engine, d->list_loads);
+    d->adopt = adopt_new(d->services, &d->loop);
     d->recovery_events = (struct recovery_events){
         .on_open = on_open,
         .on_close = on_close,
@@ -208,6 +210,7 @@ void daemon_services_free(struct daemon *d)
     lists_free(d->list_loads);
     for (int i = 0; i < EDGE_COUNT; i++)
         service_free(&d->services[i]);
+    adopt_free(d->adopt);
     counts_free(d->counts);
     follow_counts_free(d->follow_counts);
     gate_free(d->reads);

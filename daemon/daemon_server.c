@@ -83,6 +83,7 @@ int daemon_server_start(struct daemon *d)
         .counts = d->counts,
         .lists = d->list_loads,
         .follow_counts = d->follow_counts,
+        .adopt = d->adopt,
         .password = d->password,
         .started_ms = clock_monotonic_ms(),
     };

@@ -10,6 +10,7 @@
 #include "adapters/server.h"
 #include "services/service.h"
 
+struct adopt;
 struct counts;
 struct follow_counts;
 struct lists;
@@ -22,6 +23,7 @@ struct commands {
     struct counts *counts;
     struct lists *lists; /* of follows */
     struct follow_counts *follow_counts;
+    struct adopt *adopt;
     struct server *server;
     const char *password; /* "" none */
     uint64_t started_ms;  /* monotonic */
@@ -135,6 +137,10 @@ struct id_key {
  * request is done. */
 bool request_id(struct request *rq, enum id_type type, const char *what,
                 const struct resp_arg *arg, struct id_key *id_r);
+
+/* adopt_command.c */
+void cmd_adopt(struct commands *, struct request *, int,
+               const struct resp_arg *);
 
 /* ---- replies that several handlers give, in Redis' words ---- */
 

@@ -23,8 +23,10 @@ static const struct {
     {SCRIPT_RECOVER, "recover", lua_recover},
     {SCRIPT_STATE, "state", lua_state},
     {SCRIPT_COUNTS, "counts", lua_counts},
+    {SCRIPT_ADOPT_HASHES, "adopt_hashes", lua_adopt_hashes},
     {SCRIPT_LIST_BEGIN, "list_begin", lua_list_begin},
     {SCRIPT_LIST_LOAD, "list_load", lua_list_load},
+    {SCRIPT_ADOPT_LIST, "adopt_list", lua_adopt_list},
     {SCRIPT_PAGE, "page", lua_page},
     {SCRIPT_FOLLOW_COUNTS, "follow_counts", lua_follow_counts},
 };

@@ -24,9 +24,11 @@ enum script_id {
     SCRIPT_RECOVER,
     SCRIPT_STATE,
     SCRIPT_COUNTS,
+    SCRIPT_ADOPT_HASHES,
     /* of kinds with lists: */
     SCRIPT_LIST_BEGIN,
     SCRIPT_LIST_LOAD,
+    SCRIPT_ADOPT_LIST,
     SCRIPT_PAGE,
     SCRIPT_FOLLOW_COUNTS,
     SCRIPT_COUNT

@@ -10,6 +10,8 @@ extern const char lua_rows[];
 extern const char lua_ack[];
 extern const char lua_ack_orphans[];
 extern const char lua_adopt[];
+extern const char lua_adopt_hashes[];
+extern const char lua_adopt_list[];
 extern const char lua_claim[];
 extern const char lua_counts[];
 extern const char lua_event[];
