@@ -443,6 +443,55 @@ def test_counts_of_many_users(small):
             "too many users: expected at most 1024"
 
 
+def test_counts_where_the_row_is_newer(stack, ask):
+    """As it is when Redis came back older, or another daemon's clock is
+    ahead: what PostgreSQL holds then stays."""
+    u, v, w = stack.users(3)
+    with stack.paused():
+        for other in (v, w):
+            assert ask("FOLLOW", u, other) == 1
+        stack.pg.query(
+            "INSERT INTO user_follow (user_id, followee_id, status,"
+            " prev_status, ctime, mtime)"
+            " VALUES (%s, %s, 0, 0, now(), now() + interval '1 hour')", u, v)
+        forget_marks(stack)
+        assert ask("FOLLOWCOUNT", u, v, w) == [[1, 0], [0, 0], [0, 1]]
+    stack.daemon.drain()
+    assert ask("FOLLOWCOUNT", u, v, w) == [[1, 0], [0, 0], [0, 1]]
+    counts_are_exact(stack)
+
+
+def test_counts_while_a_batch_comes_in_between(small):
+    """Between the reading of Redis and that of PostgreSQL, the user follows
+    one and leaves another, and only the second is flushed."""
+    u, a, b = small.users(3)
+    with small.wire() as wire, small.wire() as other, \
+            contextlib.closing(small.pg.connect()) as connection:
+        assert wire.call("FOLLOW", u, a) == b":1\r\n"
+        with small.paused():
+            forget_marks(small)
+            connection.autocommit = False
+            cursor = connection.cursor()
+            cursor.execute("LOCK TABLE user_follow_count")
+            wire.send(encode("FOLLOWCOUNT", u))
+            harness.wait_for(lambda: small.pg.value(
+                "SELECT count(*) FROM pg_locks WHERE NOT granted"), 30,
+                "the query")
+            assert other.call("FOLLOW", u, b) == b":1\r\n"
+            assert other.call("UNFOLLOW", u, a) == b":1\r\n"
+            cursor.execute("UPDATE user_follow SET status = 0, mtime = now()"
+                           f" WHERE user_id = {u} AND followee_id = {a}")
+            cursor.execute("UPDATE user_follow_count SET following_count = 0"
+                           f" WHERE user_id = {u}")
+            cursor.execute("UPDATE user_follow_count SET follower_count = 0"
+                           f" WHERE user_id = {a}")
+            small.keys.hincrby("likesync:state:follow", "epoch", 1)
+            connection.commit()
+            assert wire.read() == b"*1\r\n*2\r\n:1\r\n:0\r\n"
+    small.daemon.drain()
+    counts_are_exact(small)
+
+
 # ---- lists ----
 
 @pytest.mark.parametrize("state", STATES)
