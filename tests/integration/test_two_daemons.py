@@ -375,8 +375,9 @@ def run_script(keys, name, *arguments):
     names = "".join(f"local {name} = '{text}'\n"
                     for name, text in LIKE_NAMES.items())
     texts = [(ROOT / "daemon/lua" / f"{part}.lua").read_text()
-             for part in ("common", name)]
-    return keys.eval(names + "".join(texts), 0, *arguments)
+             for part in ("common", "rows", name)]
+    lists = "local LISTS, FOLLOW_PRE, FOLLOW_POST, FANS_PRE, FANS_POST\n"
+    return keys.eval(names + lists + "".join(texts), 0, *arguments)
 
 
 def test_a_registry_of_the_wrong_type(redis):
@@ -394,8 +395,8 @@ def ack_all(keys, batch):
         owner, member = field.split(" ")
         edge = keys.hgetall(f"post_user_like_{owner}_{member}")
         us = edge["mtime"].replace(".", "")
-        run_script(keys, "ack", batch, 3600, owner, member, edge["status"], us,
-                   us, "")
+        run_script(keys, "ack", batch, 3600, 0, owner, member,
+                   edge["status"], us, us, "")
 
 
 @pytest.mark.parametrize("acked", [False, True])
@@ -407,7 +408,7 @@ def test_a_batch_does_not_go_on_in_another_pass(redis, acked):
     keys = redis.client()
 
     def event(user, post, op):
-        assert run_script(keys, "event", 3600, post, user, op, "a")[1] == 1
+        assert run_script(keys, "event", 3600, 0, post, user, op, "a")[1] == 1
 
     def claim(batch, most, goes_on=False, new_pass=False):
         return run_script(keys, "claim", batch, "" if goes_on else batch + "o",
