@@ -17,17 +17,16 @@ import sys
 import time
 
 TESTS = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(TESTS / "integration"))
+sys.path[:0] = [str(TESTS / "integration"), str(TESTS / "bench")]
+import bench_follows  # noqa: E402
 import harness  # noqa: E402
+from bench_stage import (CONNECTIONS, PIPELINE, Slow, Stage,  # noqa: E402
+                         cpu_s, likebench, probe)
 from servers import SUPERUSER, pg_bin  # noqa: E402
 
-LIKEBENCH = harness.BUILD / "likebench"
-CONNECTIONS = 16
-PIPELINE = 64
 POSTS = 100_000   # of the spread loads
 NEVER = 99_999_999
 CLIENTS = 16      # of pgbench
-HZ = os.sysconf("SC_CLK_TCK")
 
 # One statement, so one transaction and one round trip: the least that a direct
 # write can do and still be exact.
@@ -65,6 +64,26 @@ FIGURES = (
     ("many_ping", "many posts: longest PING", "ms", 1),
     ("one_script", "one post: longest script", "ms", 1),
     ("one_ping", "one post: longest PING", "ms", 1),
+    ("follow_first", "FOLLOW, first follows, spread, strict", "events/s", 0),
+    ("follow_known", "UNFOLLOW of known pairs, spread", "events/s", 0),
+    ("follow_flush", "flush of a backlog of fresh follows", "rows/s", 0),
+    ("follow_flush_bare", "the same without the two indexes", "rows/s", 0),
+    ("follow_script", "that flush: longest script", "ms", 1),
+    ("follow_ping", "that flush: longest PING", "ms", 1),
+    ("list_first", "a long list: its first page", "ms", 1),
+    ("list_all", "a long list: all of it", "s", 1),
+    ("list_rows", "a long list: rows", "rows/s", 0),
+    ("list_rss", "a long list: memory of the daemon", "MiB", 1),
+    ("list_script", "meanwhile, longest script", "ms", 1),
+    ("list_follow_p50", "meanwhile, FOLLOW, median", "ms", 2),
+    ("list_follow_p99", "meanwhile, FOLLOW, 99 of 100", "ms", 2),
+    ("list_follow_longest", "meanwhile, FOLLOW, longest", "ms", 1),
+    ("list_relation_p50", "meanwhile, RELATION, median", "ms", 2),
+    ("list_relation_p99", "meanwhile, RELATION, 99 of 100", "ms", 2),
+    ("list_relation_longest", "meanwhile, RELATION, longest", "ms", 1),
+    ("list_ping_p50", "meanwhile, PING, median", "ms", 2),
+    ("list_ping_p99", "meanwhile, PING, 99 of 100", "ms", 2),
+    ("list_ping_longest", "meanwhile, PING, longest", "ms", 1),
 )
 # label, over, under, aim
 RATIOS = (
@@ -74,61 +93,14 @@ RATIOS = (
     ("durable : directly, spread", "sustained_spread", "direct_spread", 8),
     ("durable : directly, hot post", "sustained_hot", "direct_hot", 50),
     ("flush : COPY", "flush", "copy", None),
+    ("follows, flush : likes, flush", "follow_flush", "flush", None),
+    ("follows, flush with indexes : without", "follow_flush",
+     "follow_flush_bare", None),
 )
-AIMS = {"many_script": 10, "one_script": 10, "many_ping": 20, "one_ping": 20}
-
-
-def read_pairs(output):
-    return {name: float(value) for name, _, value in
-            (word.partition("=") for word in output.decode().split())}
-
-
-def likebench(socket, *arguments):
-    """Runs the load generator: {key: number} of what it prints."""
-    done = subprocess.run(
-        [str(part) for part in (LIKEBENCH, "-s", socket, "-c", CONNECTIONS,
-                                "-p", PIPELINE, *arguments)],
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE, timeout=900)
-    if done.returncode != 0:
-        raise harness.Failed(done.stderr.decode())
-    result = read_pairs(done.stdout)
-    if result["errors"]:
-        raise harness.Failed(f"{result['errors']:.0f} errors: "
-                             f"{done.stderr.decode().strip()}")
-    return result
-
-
-def cpu_s(server):
-    fields = pathlib.Path(f"/proc/{server.pid}/stat").read_text()
-    fields = fields.rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / HZ
-
-
-def script_of(command):
-    """Which script a SLOWLOG entry is about, by its arguments."""
-    words = command.split(b" ")
-    if len(words) < 4 or words[0].upper() != b"EVALSHA":
-        return None
-    if words[3].startswith(b"like-"):
-        return "claim" if len(words) == 8 else "ack"
-    return "event" if len(words) > 7 else "other"
-
-
-@contextlib.contextmanager
-def pings(daemon):
-    """PING on a connection of its own, all the while; yields a dictionary
-    that holds the longest in ms afterwards."""
-    result = {}
-    process = subprocess.Popen(
-        [str(LIKEBENCH), "-s", str(daemon.socket), "-m", "ping"],
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
-    try:
-        yield result
-    finally:
-        process.send_signal(signal.SIGTERM)
-        output, _ = process.communicate(timeout=70)
-    result.update(read_pairs(output))
+AIMS = {"many_script": 10, "one_script": 10, "many_ping": 20, "one_ping": 20,
+        "follow_script": 10, "follow_ping": 20, "list_script": 10,
+        "list_rss": 128, "list_follow_p99": 5, "list_relation_p99": 5,
+        "list_ping_longest": 20}
 
 
 class Progress:
@@ -154,64 +126,16 @@ class Progress:
             print("\r\033[K", end="", file=sys.stderr, flush=True)
 
 
-class Stage:
-    """A Redis, a database and a daemon of a workload's own."""
-
-    def __init__(self, bench):
-        self.redis = bench.make_redis()
-        self.pg = bench.cluster.create_database()
-        self.daemon = bench.bed.daemon(self.redis, self.pg,
-                                       flush_interval_ms=None)
-        self.admin = self.daemon.admin(timeout=900)
-        bench.cluster.psql("postgres", "-c", "CHECKPOINT")
-
-    def flusher(self, verb):
-        self.admin.execute_command("FLUSHER", verb)
-
-    def load(self, *arguments):
-        return likebench(self.daemon.socket, "-m", "like", *arguments)
-
-    def backlog(self, rows, posts):
-        """Rows that wait for the flusher."""
-        self.flusher("PAUSE")
-        result = self.load("-n", rows, "-o", posts)
-        if result["ones"] != rows:
-            raise harness.Failed(f"{result['ones']:.0f} of {rows} were new")
-
-    def flush(self):
-        """Seconds that it takes."""
-        start = time.monotonic()
-        self.flusher("RESUME")
-        self.daemon.drain(timeout=900)
-        return time.monotonic() - start
-
-    def check(self, rows, liked):
-        harness.check_exact(self.pg)
-        got = self.pg.query("SELECT count(*), coalesce(sum(status), 0)"
-                            "  FROM user_like_post")[0]
-        counted = self.pg.value(
-            "SELECT coalesce(sum(like_count), 0) FROM post_like")
-        if got != (rows, liked) or counted != liked:
-            raise harness.Failed(
-                f"the tables hold {got[0]} rows, {got[1]} liked, {counted} "
-                f"counted; expected {rows:.0f}, {liked:.0f}")
-
-    def close(self):
-        self.admin.close()
-        self.daemon.term(timeout=60)
-        self.redis.stop()
-        self.pg.drop()
-
-
 class Bench:
-    def __init__(self, bed, rounds, seconds, events):
+    def __init__(self, bed, options):
         self.bed = bed
-        self.rounds = rounds
-        self.seconds = seconds
-        self.events = events
+        self.rounds = options.rounds
+        self.seconds = options.seconds
+        self.events = options.events
+        self.followers = options.followers
         self.figures = {}
         self.details = {}
-        self.progress = Progress(rounds * 9)
+        self.progress = Progress(self.rounds * len(self.steps()))
         self.cluster = bed.postgres(fsync="on", shared_buffers="128MB")
 
     def make_redis(self):
@@ -334,48 +258,42 @@ class Bench:
     def longest(self, key, posts):
         with self.stage() as stage:
             stage.backlog(self.events, posts)
-            keys = stage.redis.client(decode=False)
-            keys.config_set("slowlog-log-slower-than", 1000)
-            keys.slowlog_reset()
-            with pings(stage.daemon) as result:
+            slow = Slow(stage.redis)
+            with probe(stage.daemon, "PING") as ping:
                 stage.flush()
-            self.note(f"{key}_ping", result["longest_ms"])
-            took = {}
-            for entry in keys.slowlog_get(100000):
-                script = script_of(entry["command"])
-                if script:
-                    took.setdefault(script, []).append(
-                        entry["duration"] / 1000)
-            for script, ms in took.items():
-                self.detail(f"{key}.longest {script}_ms", max(ms))
-                self.detail(f"{key}.median {script}_ms",
-                            statistics.median(ms))
-            self.note(f"{key}_script",
-                      max((max(ms) for ms in took.values()), default=1.0))
+            self.note(f"{key}_ping", ping["longest_ms"])
+            slow.report(self, key)
             stage.check(self.events, self.events)
 
-    def round(self, number):
-        def step(text):
-            self.progress.step(f"round {number} of {self.rounds}: {text}")
+    def steps(self):
+        """[(what it measures, how)]"""
+        return (
+            ("straight Redis", self.straight),
+            ("LIKE", self.like),
+            ("PostgreSQL directly, spread",
+             lambda: self.direct("direct_spread", f"random(1, {POSTS})")),
+            ("PostgreSQL directly, hot post",
+             lambda: self.direct("direct_hot", 1)),
+            ("acked and durable, spread",
+             lambda: self.sustained("sustained_spread", POSTS)),
+            ("acked and durable, hot post",
+             lambda: self.sustained("sustained_hot", 1)),
+            ("flush against COPY", self.flush),
+            ("longest script and PING, many posts",
+             lambda: self.longest("many", 0)),
+            ("longest script and PING, one post",
+             lambda: self.longest("one", 1)),
+            ("FOLLOW", lambda: bench_follows.events(self)),
+            ("flush of follows, with and without indexes",
+             lambda: bench_follows.flush(self)),
+            (f"a list of {self.followers:,} followers",
+             lambda: bench_follows.long_list(self)),
+        )
 
-        step("straight Redis")
-        self.straight()
-        step("LIKE")
-        self.like()
-        step("PostgreSQL directly, spread")
-        self.direct("direct_spread", f"random(1, {POSTS})")
-        step("PostgreSQL directly, hot post")
-        self.direct("direct_hot", 1)
-        step("acked and durable, spread")
-        self.sustained("sustained_spread", POSTS)
-        step("acked and durable, hot post")
-        self.sustained("sustained_hot", 1)
-        step("flush against COPY")
-        self.flush()
-        step("longest script and PING, many posts")
-        self.longest("many", 0)
-        step("longest script and PING, one post")
-        self.longest("one", 1)
+    def round(self, number):
+        for text, run in self.steps():
+            self.progress.step(f"round {number} of {self.rounds}: {text}")
+            run()
 
 
 # ---- the table ----
@@ -399,7 +317,8 @@ def report(bench):
     print(f"\nmedians of {bench.rounds} rounds, and their range; {CONNECTIONS}"
           f" connections of {PIPELINE} events at a time\nRedis: append-only "
           f"file, everysec; PostgreSQL: fsync on; pgbench: {CLIENTS} clients; "
-          f"{os.cpu_count()} processors\n")
+          f"{os.cpu_count()} processors;\na long list: {bench.followers:,} "
+          "followers, none of them in Redis\n")
     for key, label, unit, digits in FIGURES:
         values = bench.figures[key]
         aim = AIMS.get(key)
@@ -422,7 +341,8 @@ def write_json(bench, path):
               for _, over, under, _ in RATIOS}
     with open(path, "w") as file:
         json.dump({"rounds": bench.rounds, "seconds": bench.seconds,
-                   "events": bench.events, "figures": bench.figures,
+                   "events": bench.events, "followers": bench.followers,
+                   "figures": bench.figures,
                    "ratios": ratios, "details": bench.details}, file, indent=1)
         file.write("\n")
 
@@ -443,12 +363,13 @@ def main():
     parser.add_argument("--rounds", type=positive, default=3)
     parser.add_argument("--seconds", type=positive, default=3)
     parser.add_argument("--events", type=positive, default=200_000)
+    parser.add_argument("--followers", type=positive, default=1_000_000)
     parser.add_argument("--json")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, stop_on_signal)
     bed = harness.Bed()
     try:
-        bench = Bench(bed, options.rounds, options.seconds, options.events)
+        bench = Bench(bed, options)
         for number in range(1, options.rounds + 1):
             bench.round(number)
         bench.progress.end()

@@ -7,15 +7,16 @@
  *   likebench -s SOCKET -m MODE [-v VERB] [-c N] [-p N] [-n N] [-f N] [-o N]
  *             [-t S]
  *
- *   -m like   "VERB user post" per event (VERB: LIKE or UNLIKE)
+ *   -m event  "VERB user other" per event (VERB: LIKE, UNLIKE, FOLLOW, ...)
  *      four   SADD, SADD, HSET, INCR per event, straight into a Redis
- *      ping   PING every 2 ms until SIGTERM
+ *      probe  one event every 2 ms on one connection until SIGTERM, or PING
+ *             with -v PING; tells how long the replies took
  *   -c   connections (16)        -p   events of a batch (64)
  *   -n   events (100000)         -f   number of the first event (0)
- *   -o   posts (0: each event its own post); 1 is one hot post
+ *   -o   others, which are posts or users (0: each event its own); 1: a hot one
  *   -t   seconds after which no more events are sent (0: as many as -n)
  *
- * Event number i is of user i and of post i % posts, by a fixed shuffle, so
+ * Event number i is of user i and of other i % others, by a fixed shuffle, so
  * the same numbers give the same pairs. Prints one line of key=value. */
 #include <errno.h>
 #include <inttypes.h>
@@ -34,8 +35,9 @@
 
 #define ID_BASE   1000000000ULL /* all ids have ten digits */
 #define EVENT_MAX 640           /* bytes of one event's requests */
+#define PROBES    (1u << 20)    /* at most, of which the times are kept */
 
-enum mode { MODE_LIKE, MODE_FOUR, MODE_PING };
+enum mode { MODE_EVENT, MODE_FOUR, MODE_PROBE };
 
 struct options {
     const char *socket;
@@ -45,7 +47,7 @@ struct options {
     uint64_t pipeline;
     uint64_t events;
     uint64_t first;
-    uint64_t posts;
+    uint64_t others;
     uint64_t seconds;
 };
 
@@ -110,12 +112,12 @@ static int dial(const char *path)
 
 /* ---- events ---- */
 
-static int put_like(const struct options *o, char *p, uint64_t user,
-                    uint64_t post)
+static int put_verb(const struct options *o, char *p, uint64_t user,
+                    uint64_t other)
 {
     return sprintf(
         p, "*3\r\n$%zu\r\n%s\r\n$10\r\n%" PRIu64 "\r\n$10\r\n%" PRIu64 "\r\n",
-        strlen(o->verb), o->verb, user, post);
+        strlen(o->verb), o->verb, user, other);
 }
 
 static int put_four(char *p, uint64_t user, uint64_t post)
@@ -144,11 +146,11 @@ static int put_four(char *p, uint64_t user, uint64_t post)
 
 static int put_event(const struct options *o, char *p, uint64_t i)
 {
-    uint64_t post = o->posts ? (i * 2654435761ULL) % o->posts : i;
+    uint64_t other = o->others ? (i * 2654435761ULL) % o->others : i;
 
     if (o->mode == MODE_FOUR)
-        return put_four(p, ID_BASE + i, ID_BASE + post);
-    return put_like(o, p, ID_BASE + i, ID_BASE + post);
+        return put_four(p, ID_BASE + i, ID_BASE + other);
+    return put_verb(o, p, ID_BASE + i, ID_BASE + other);
 }
 
 /* ---- connections ---- */
@@ -289,41 +291,88 @@ static void run_load(const struct options *o)
         fprintf(stderr, "likebench: the first error: %s\n", t.error);
 }
 
-/* ---- ping ---- */
+/* ---- probe ---- */
 
-static void run_ping(const struct options *o)
+/* A reply is of one line, or an array of one number: whether it is a 1. */
+static bool probe_read(int fd)
 {
-    int fd = dial(o->socket);
-    uint64_t count = 0;
-    double longest = 0;
+    char reply[256];
+    size_t len = 0;
+    size_t lines = 1;
 
-    while (!stopped) {
-        struct timespec pause = {.tv_nsec = 2000000};
+    while (lines > 0) {
         struct pollfd p = {.fd = fd, .events = POLLIN};
-        char reply[64];
-        double start = now_s();
-        double took;
+        ssize_t n;
 
-        if (send(fd, "PING\r\n", 6, MSG_NOSIGNAL) != 6)
-            die("send");
         while (poll(&p, 1, 60000) < 0 && errno == EINTR)
             ;
-        if (recv(fd, reply, sizeof(reply), 0) != 7)
-            die("no PONG");
-        took = now_s() - start;
-        if (took > longest)
-            longest = took;
-        count++;
+        n = recv(fd, reply + len, sizeof(reply) - 1 - len, 0);
+        if (n <= 0)
+            die("no reply");
+        if (len == 0 && reply[0] == '*')
+            lines++;
+        for (; n > 0; n--)
+            lines -= reply[len++] == '\n';
+    }
+    reply[len] = '\0';
+    if (reply[0] == '-') {
+        fprintf(stderr, "likebench: %s", reply);
+        exit(1);
+    }
+    return strcmp(reply + len - 4, ":1\r\n") == 0;
+}
+
+static double probe(const struct options *o, int fd, uint64_t i, uint64_t *ones)
+{
+    char request[EVENT_MAX];
+    size_t len;
+    double start;
+
+    if (strcmp(o->verb, "PING") == 0)
+        len = (size_t)sprintf(request, "PING\r\n");
+    else
+        len = (size_t)put_event(o, request, i);
+    start = now_s();
+    if (send(fd, request, len, MSG_NOSIGNAL) != (ssize_t)len)
+        die("send");
+    *ones += probe_read(fd);
+    return now_s() - start;
+}
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a;
+    double y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+static void run_probe(const struct options *o)
+{
+    double *took = calloc(PROBES, sizeof(*took));
+    int fd = dial(o->socket);
+    uint64_t n = 0;
+    uint64_t ones = 0;
+
+    while ((!stopped || n == 0) && n < PROBES) {
+        struct timespec pause = {.tv_nsec = 2000000};
+
+        took[n] = probe(o, fd, o->first + n, &ones);
+        n++;
         nanosleep(&pause, NULL);
     }
-    printf("pings=%" PRIu64 " longest_ms=%.3f\n", count, longest * 1e3);
+    qsort(took, n, sizeof(*took), compare);
+    printf("probes=%" PRIu64 " ones=%" PRIu64
+           " p50_ms=%.3f p99_ms=%.3f longest_ms=%.3f\n",
+           n, ones, took[n / 2] * 1e3, took[n * 99 / 100] * 1e3,
+           took[n - 1] * 1e3);
 }
 
 /* ---- command line ---- */
 
 static void usage(void)
 {
-    fprintf(stderr, "usage: likebench -s SOCKET -m like|four|ping [-v VERB] "
+    fprintf(stderr, "usage: likebench -s SOCKET -m event|four|probe [-v VERB] "
                     "[-c N] [-p N] [-n N] [-f N] [-o N]\n");
     exit(2);
 }
@@ -340,13 +389,13 @@ static uint64_t number(const char *s)
 
 static enum mode mode_of(const char *s)
 {
-    static const char *const names[] = {"like", "four", "ping"};
+    static const char *const names[] = {"event", "four", "probe"};
 
     for (int i = 0; i < 3; i++)
         if (strcmp(s, names[i]) == 0)
             return (enum mode)i;
     usage();
-    return MODE_LIKE;
+    return MODE_EVENT;
 }
 
 int main(int argc, char **argv)
@@ -380,7 +429,7 @@ int main(int argc, char **argv)
             o.first = number(optarg);
             break;
         case 'o':
-            o.posts = number(optarg);
+            o.others = number(optarg);
             break;
         case 't':
             o.seconds = number(optarg);
@@ -392,8 +441,8 @@ int main(int argc, char **argv)
     if (!o.socket || optind != argc || !o.connections || !o.pipeline)
         usage();
     sigaction(SIGTERM, &on_term, NULL);
-    if (o.mode == MODE_PING)
-        run_ping(&o);
+    if (o.mode == MODE_PROBE)
+        run_probe(&o);
     else
         run_load(&o);
     return 0;

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: MIT
+"""What bench.py's workloads run on, and how they load it and look at it."""
+import contextlib
+import os
+import pathlib
+import re
+import signal
+import statistics
+import subprocess
+import time
+
+import harness
+
+LIKEBENCH = harness.BUILD / "likebench"
+CONNECTIONS = 16
+PIPELINE = 64
+HZ = os.sysconf("SC_CLK_TCK")
+ID_BASE = 1_000_000_000  # of likebench: event i is of user ID_BASE + i
+
+# table, query of what is counted
+LIKES = "user_like_post", "SELECT sum(like_count) FROM post_like"
+FOLLOWS = "user_follow", ("SELECT (sum(following_count) + sum(follower_count))"
+                          " / 2 FROM user_follow_count")
+
+
+def read_pairs(output):
+    return {name: float(value) for name, _, value in
+            (word.partition("=") for word in output.decode().split())}
+
+
+def likebench(socket, *arguments):
+    """Runs the load generator: {key: number} of what it prints."""
+    done = subprocess.run(
+        [str(part) for part in (LIKEBENCH, "-s", socket, "-c", CONNECTIONS,
+                                "-p", PIPELINE, *arguments)],
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, timeout=900)
+    if done.returncode != 0:
+        raise harness.Failed(done.stderr.decode())
+    result = read_pairs(done.stdout)
+    if result["errors"]:
+        raise harness.Failed(f"{result['errors']:.0f} errors: "
+                             f"{done.stderr.decode().strip()}")
+    return result
+
+
+@contextlib.contextmanager
+def probe(daemon, verb, *arguments):
+    """Sends a command now and then on a connection of its own, all the while;
+    yields a dictionary that holds how long it took afterwards."""
+    result = {}
+    process = subprocess.Popen(
+        [str(part) for part in (LIKEBENCH, "-s", daemon.socket, "-m", "probe",
+                                "-v", verb, *arguments)],
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+    try:
+        yield result
+    finally:
+        process.send_signal(signal.SIGTERM)
+        output, _ = process.communicate(timeout=70)
+    if process.returncode != 0:
+        raise harness.Failed(f"{verb} on a connection of its own failed")
+    result.update(read_pairs(output))
+
+
+def cpu_s(server):
+    fields = pathlib.Path(f"/proc/{server.pid}/stat").read_text()
+    fields = fields.rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / HZ
+
+
+def script_of(command):
+    """Which script a SLOWLOG entry is about, by its arguments."""
+    words = command.split(b" ")
+    if len(words) < 4 or words[0].upper() != b"EVALSHA":
+        return None
+    if re.match(rb"(like|follow)-", words[3]):
+        return "claim" if len(words) == 8 else "ack"
+    if words[3] in (b"0", b"1"):  # a side of a list
+        return "page" if words[6] in (b"a", b"d") else "list"
+    return "event" if len(words) > 7 else "other"
+
+
+class Slow:
+    """The scripts of a Redis that take more than 1 ms, from now on."""
+
+    def __init__(self, redis):
+        self.keys = redis.client(decode=False)
+        self.keys.config_set("slowlog-log-slower-than", 1000)
+        self.keys.slowlog_reset()
+
+    def scripts(self):
+        """{script: [ms]}"""
+        took = {}
+        for entry in self.keys.slowlog_get(100000):
+            script = script_of(entry["command"])
+            if script:
+                took.setdefault(script, []).append(entry["duration"] / 1000)
+        return took
+
+    def report(self, bench, key):
+        took = self.scripts()
+        for script, ms in took.items():
+            bench.detail(f"{key}.longest {script}_ms", max(ms))
+            bench.detail(f"{key}.median {script}_ms", statistics.median(ms))
+        bench.note(f"{key}_script",
+                   max((max(ms) for ms in took.values()), default=1.0))
+
+
+class Stage:
+    """A Redis, a database and a daemon of a workload's own."""
+
+    def __init__(self, bench):
+        self.redis = bench.make_redis()
+        self.pg = bench.cluster.create_database()
+        self.daemon = bench.bed.daemon(self.redis, self.pg,
+                                       flush_interval_ms=None)
+        self.admin = self.daemon.admin(timeout=900)
+        bench.cluster.psql("postgres", "-c", "CHECKPOINT")
+
+    def flusher(self, verb):
+        self.admin.execute_command("FLUSHER", verb)
+
+    def load(self, *arguments):
+        return likebench(self.daemon.socket, "-m", "event", *arguments)
+
+    def backlog(self, rows, others, *arguments):
+        """Rows that wait for the flusher."""
+        self.flusher("PAUSE")
+        result = self.load("-n", rows, "-o", others, *arguments)
+        if result["ones"] != rows:
+            raise harness.Failed(f"{result['ones']:.0f} of {rows} were new")
+
+    def flush(self):
+        """Seconds that it takes."""
+        start = time.monotonic()
+        self.flusher("RESUME")
+        self.daemon.drain(timeout=900)
+        return time.monotonic() - start
+
+    def check(self, rows, on, kind=LIKES):
+        """That there are so many rows, so many of them with status 1."""
+        table, counted = kind
+        harness.check_exact(self.pg)
+        got = self.pg.query("SELECT count(*), coalesce(sum(status), 0)"
+                            f"  FROM {table}")[0]
+        counted = self.pg.value(counted) or 0
+        if got != (rows, on) or counted != on:
+            raise harness.Failed(
+                f"the tables hold {got[0]} rows, {got[1]} with status 1, "
+                f"{counted} counted; expected {rows:.0f}, {on:.0f}")
+
+    def close(self):
+        self.admin.close()
+        self.daemon.term(timeout=60)
+        self.redis.stop()
+        self.pg.drop()
