@@ -65,14 +65,14 @@ const char *ctl_text(const struct resp_value *v, const char *name)
 
 void ctl_draw_bar(const char *what, int full, const char *fmt, ...)
 {
+    char text[256];
     va_list ap;
 
-    fprintf(stderr, "\r%s [%.*s%*s] ", what, full,
-            "##############################", CTL_BAR - full, "");
     va_start(ap, fmt);
-    vfprintf(stderr, fmt, ap);
+    vsnprintf(text, sizeof(text), fmt, ap);
     va_end(ap);
-    fputs("\033[K", stderr);
+    fprintf(stderr, "\r%s [%.*s%*s] %s\033[K", what, full,
+            "##############################", CTL_BAR - full, "", text);
 }
 
 static int print_simple(struct ctl *ctl, int n, const char *const *words)
