@@ -159,7 +159,8 @@ local function keep(key, owner, member, h)
       call('EXPIRE', key, ttl)
     end
   elseif h.merged then
-    if h.st ~= h.syn or h.m ~= h.sm or h.merged ~= 0 then
+    local synced = h.st == h.syn and h.m == h.sm and h.merged == 0
+    if not synced then
       local err = mark(owner, member, h.merged)
       if err then
         return err
@@ -175,7 +176,7 @@ local function keep(key, owner, member, h)
       save(key, owner, member, h)
     end
     if LISTS then
-      lists_set(owner, member, h.st, h.ct)
+      lists_set(owner, member, h.st, h.ct, synced)
     end
   end
 end

@@ -74,19 +74,27 @@ local function list_add(key, member, time)
   end
 end
 
+-- Of an edge that PostgreSQL has: a list that has gone gets it when it is loaded,
+-- and would have no TTL.
+local function list_add_synced(key, member, time)
+  if call('EXISTS', key) == 1 then
+    list_add(key, member, time)
+  end
+end
+
 local function list_remove(key, member)
   if pcall_redis('ZREM', key, member) == 1 then
     list_shrank(key, 1)
   end
 end
 
--- Makes both lists hold the edge, or not.
-local function lists_set(owner, member, status, ctime)
+-- Makes both lists hold the edge, or not. `synced`: PostgreSQL has it as it is.
+local function lists_set(owner, member, status, ctime, synced)
   local follow, fans = follow_key(owner), fans_key(member)
   if status == 1 then
-    local time = time_text(ctime)
-    list_add(follow, member, time)
-    list_add(fans, owner, time)
+    local time, add = time_text(ctime), synced and list_add_synced or list_add
+    add(follow, member, time)
+    add(fans, owner, time)
   else
     list_remove(follow, member)
     list_remove(fans, owner)
