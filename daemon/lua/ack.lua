@@ -17,8 +17,8 @@ local gen = tonumber(call('HGET', STATE, 'gen')) or 0
 local function ack_usual(key, owner, member, v, row)
   local ps, pm = ARGV[row + 2], ARGV[row + 3]
   local synced, m = v[3], v[2]
-  if not (synced and m and gen == 0 and not v[5] and v[1] == ps and ARGV[row + 5] == ''
-          and ours_us(m) and sub(m, 1, 10) .. sub(m, 12) == pm
+  if not (synced and m and gen == 0 and not v[5] and v[1] == ps
+          and ARGV[row + 5] == '' and ours_us(m) and sub(m, 1, 10) .. sub(m, 12) == pm
           and find(synced, '^[01] %d+$') and sub(synced, 3) + 0 <= pm + 0) then
     return nil
   end
@@ -103,14 +103,35 @@ local function ack(row)
                 v[5])
 end
 
+-- A pair that is on the record no more: it was acked already, or Redis has lost
+-- the record. Then what was looked up before this write and is kept is too old.
+local function ack_lost(row)
+  local owner, member, pm = ARGV[row], ARGV[row + 1], ARGV[row + 3] + 0
+  local key = edge_key(owner, member)
+  local h = edge_load(key)
+  if h and h.m >= pm then
+    return
+  end
+  if h and h.syn and h.st == h.syn and h.m == h.sm
+     and not is_dirty_pair(owner, member) then
+    call('DEL', key)
+  end
+  if LISTS then
+    list_doubt(follow_key(owner))
+    list_doubt(fans_key(member))
+  end
+end
+
 local fields, here = {}, {}
 for row = 4, #ARGV, 6 do
   fields[#fields + 1] = ARGV[row] .. ' ' .. ARGV[row + 1]
 end
 local owners, n, delta, at = {}, {}, {}, {}
 local on_record = #fields > 0 and call('HMGET', record, unpack(fields)) or {}
-for i, there in ipairs(on_record) do
-  if there then
+for i = 1, #fields do
+  if not on_record[i] then
+    ack_lost(6 * i - 2)
+  else
     local row = 6 * i - 2
     local owner = ARGV[row]
     local k = at[owner]

@@ -39,7 +39,7 @@ local function adopt(key, owner, member, h, status, mtime, ctime)
   if LISTS and (h.st ~= st or h.ct ~= ct) then
     call('HSET', key, 'ctime', time_text(h.ct))
     lists_set(owner, member, h.st, h.ct)
-  elseif LISTS then
+  elseif LISTS and mtime <= h.m then
     lists_set_others(owner, member, h.st, h.ct)
   end
 end

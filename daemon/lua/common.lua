@@ -9,7 +9,8 @@
 --   synced   "status mtime_us [generation [a]]": what PostgreSQL is believed to
 --            hold; generation is left out when 0. `a` marks an assumed state, of
 --            which PostgreSQL may have an older ctime; `b` one whose ctime is
---            right (as it is once others wrote it). Missing: others wrote the hash, and it was not looked up yet.
+--            right (as it is once others wrote it). Missing: others wrote the
+--            hash, and it was not looked up yet.
 --   claimed  highest time (us) that was claimed since others wrote it
 --   others   (lists) an event came over what others wrote: their own commands for
 --            the lists may come behind it, and the ack sets the lists right

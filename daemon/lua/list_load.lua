@@ -10,7 +10,6 @@ local side, user, idle_ttl = ARGV[1], ARGV[2], ARGV[3]
 local key = list_key(side, user)
 local now = now_us()
 local seen = ARGV[5] + 0
-local gen = tonumber(list_gen())
 local pos, card, err = list_state(key)
 if err then
   return redis.error_reply(err)
@@ -27,7 +26,7 @@ local function truth(member, status, mtime, ctime)
                                         'ctime'))
   if not h and mtime == 0 then
     return nil
-  elseif not h or (h.m < mtime and not (h.syn and not h.assumed and h.gen == gen)) then
+  elseif not h or h.m < mtime then
     return status, ctime
   end
   return h.st, edge_since(h, status, mtime, ctime)

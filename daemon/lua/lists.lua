@@ -195,6 +195,13 @@ local function list_touch(key, idle_ttl)
   end
 end
 
+-- PostgreSQL has an edge that the list may have been loaded without.
+local function list_doubt(key)
+  if call('EXISTS', LIST .. key) == 1 then
+    call('HSET', LIST .. key, 'pos', 'o')
+  end
+end
+
 -- How far a list is loaded (pos above), or nil when nothing of it may be believed;
 -- how many members it has; or an error's text: it is no sorted set.
 local function list_state(key)

@@ -247,17 +247,14 @@ class Walk:
     def ack(self, i, part):
         r = self.r
         b, result = self.written[i]
-        rec = r.rec.get(b)
-        if rec is None:
-            self.written.pop(i)
-            return
+        rec = r.rec.get(b, dict(rows={}, orph={}))
         for x, (st, m, ps, pm, dead) in result.items():
             if part and self.rnd.random() < .5:
                 continue
-            if x in rec["rows"]:
-                del rec["rows"][x]
-            else:
+            if x not in rec["rows"]:
+                self.ack_lost(x, pm)
                 continue
+            del rec["rows"][x]
             if BREAK == "ack-own-claim":
                 ps, pm = st, m
             h = r.h.get(x)
@@ -282,8 +279,17 @@ class Walk:
             for po, d in rec["orph"].items():
                 self.add(po, -d)
         if not rec["rows"] and not part:
-            del r.rec[b]
+            r.rec.pop(b, None)
             self.written.pop(i)
+
+    def ack_lost(self, x, pm):
+        """Acked already, or Redis has lost the record: then what is clean and
+        older was looked up before this write."""
+        h = self.r.h.get(x)
+        if h and h["syn"] is not None and h["m"] == h["sm"] < pm \
+                and h["st"] == h["syn"] and x not in self.r.dirty:
+            del self.r.h[x]
+            self.lookups.pop(x, None)
 
     def check_i1(self):
         for po in (1, 2):
