@@ -31,7 +31,7 @@ static void not_a_list(struct list_walk *w)
     list_key_put(w->engine->lists, w->side, w->user, w->user_len, &key);
     name = (struct resp_arg){key.data, key.len};
     snprintf(w->why, sizeof(w->why),
-             "ERR %s in Redis is no sorted set: run likesyncctl adopt follows",
+             "ERR %s is not a sorted set: run likesyncctl adopt follows",
              resp_show(&name, shown));
     buf_free(&key);
     w->cb(w->arg, w->why);

@@ -798,7 +798,7 @@ def test_filters_look_through_so_many_entries(small):
 def test_a_list_that_is_a_plain_set(stack, ask):
     u, v = stack.users(2)
     stack.keys.sadd(f"{u}:follow", v)
-    words = f"{u}:follow in Redis is no sorted set: run likesyncctl adopt " \
+    words = f"{u}:follow is not a sorted set: run likesyncctl adopt " \
             "follows"
     for request in (("FOLLOWING", u), ("FOLLOWING", u, "CURSOR", 0),
                     ("MUTUALS", u), ("COMMON", u, v),
