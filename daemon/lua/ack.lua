@@ -39,7 +39,7 @@ end
 local function bring_back_lists(key, owner, member, h, note)
   h.ct = tonumber(match(note, '%d+')) or h.ct
   call('HSET', key, 'ctime', time_text(h.ct))
-  lists_set(owner, member, h.st, h.ct)
+  lists_set(owner, member, h.st, h.ct, true)
 end
 
 local function ack_edge(key, owner, member, h, ps, pm, written, note, others)
