@@ -14,7 +14,7 @@ struct lookup;
 struct lists;
 
 /* Rows of one query and of one script call. */
-#define LISTS_STEP 500
+#define LISTS_STEP 100
 
 /* `why` NULL: look again; else an error reply that says why not, valid during
  * the call. */

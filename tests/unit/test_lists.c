@@ -265,7 +265,7 @@ static void test_the_calls(void **state)
     assert_string_equal(w.why, "there");
     assert_non_null(strstr(fake_log(&b.fake),
                            "EVALSHA " FAKE_SHA " 0 0 7 99;"
-                           "SSCAN likesync:unsynced:7:follow 0 COUNT 500;"
+                           "SSCAN likesync:unsynced:7:follow 0 COUNT 100;"
                            "EVALSHA " FAKE_SHA " 0 0 7 99 77 5 o s;"));
     end(&b);
 }
