@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """README.md says nothing that does not work: its code is compiled and run, its
 queries are run, its recipe is followed, its tables are complete."""
+import json
 import re
 import shlex
 
@@ -39,13 +40,18 @@ def test_python(daemon, pg, tmp_path):
     assert SOCKET in code
     file = tmp_path / "app.py"
     file.write_text(code.replace(SOCKET, str(daemon.socket)) +
-                    "\nprint(changed, total, pipe)\n")
+                    "\nprint(changed, total, liked)\n")
     code, output = run_status(["/usr/bin/python3", file])
-    assert (code, output[:4]) == (0, "1 1 "), output
+    lines = output.splitlines()
+    assert code == 0 and len(lines) == 2, output
+    assert re.fullmatch(r"7 \d{10}(\.\d+)? -", lines[0])
+    assert lines[1] == "1 1 [1, 0]"
     daemon.drain()
     assert pg.query("SELECT user_id, post_id, status FROM user_like_post"
                     " ORDER BY post_id") == [(7, 42, 0), (7, 43, 1),
                                              (7, 44, 1)]
+    assert pg.query("SELECT user_id, followee_id, status FROM user_follow") \
+        == [(7, 8, 1)]
 
 
 def test_python_says_what_is_wrong(bed, redis, pg, tmp_path):
@@ -68,8 +74,11 @@ def test_c(daemon, tmp_path):
     # The README includes <hiredis/hiredis.h>, as people do.
     run(["cc", "-Wall", "-Wextra", "-Werror", "-o", tmp_path / "app",
          tmp_path / "app.c", *flags])
-    assert run_status([tmp_path / "app"]) == (0, "changed 1, total 1\n")
-    assert run_status([tmp_path / "app"]) == (0, "changed 0, total 1\n")
+    for changed in (1, 0):
+        status, output = run_status([tmp_path / "app"])
+        assert status == 0 and re.fullmatch(
+            rf"changed {changed}, total 1\n7 since \d+(\.\d+)?, relation 0\n",
+            output), output
 
 
 def queries():
@@ -78,10 +87,12 @@ def queries():
 
 
 def test_queries(daemon, client, redis, pg):
-    assert len(queries()) == 8
+    assert len(queries()) == 12
     pg.query("ALTER TABLE user_like_post ADD CHECK (user_id <> 666)")
     for user in (7, 8, 666):
         client.execute_command("LIKE", user, 42, "AT", 1289192400 + user)
+    for user, other, at in ((7, 8, 10), (7, 9, 20), (6, 8, 30)):
+        client.execute_command("FOLLOW", user, other, "AT", 1289192400 + at)
     redis.client().sadd("post_set", 43)
     redis.client().incrby("post_43_counter", 5)
     daemon.drain()
@@ -101,8 +112,15 @@ def test_queries(daemon, client, redis, pg):
     (_, batches, n_rows), = found["What was written, minute by minute."][:1]
     assert batches >= 1 and n_rows >= 2
     assert found["Counts that others added without rows."] == [(43, 5, 5)]
+    assert [other for other, _ in found["Whom user 7 follows, newest first."]] \
+        == [9, 8]
+    assert [user for user, _ in found["The newest followers of user 8."]] \
+        == [6, 7]
+    assert found["The most followed users."][0] == (8, 2, 0)
     assert found["The exactness check: no row, in any snapshot, also in the "
                  "middle of a flush."] == []
+    assert found["The same for follows: users whose counts are not those of "
+                 "the rows."] == []
     # The dead letter's command, given to the daemon once the cause is gone.
     command = found[None][0][0]
     assert command == "LIKE 666 42 AT 1289193066.000000"
@@ -124,6 +142,42 @@ def test_the_exactness_check_finds_what_is_wrong(daemon, client, pg):
     assert pg.query(check) == [(42, 9, 1)]
 
 
+def test_the_check_of_follows_finds_what_is_wrong(daemon, client, pg):
+    client.execute_command("FOLLOW", 7, 8)
+    daemon.drain()
+    check = next(q for q in queries() if q.startswith("-- The same for"))
+    assert pg.query(check) == []
+    pg.query("UPDATE user_follow_count SET follower_count = 9"
+             " WHERE user_id = 8")
+    assert pg.query(check) == [(8, 0, 8)]
+
+
+def test_a_dead_follow_can_be_sent_again(daemon, client, pg):
+    pg.query("ALTER TABLE user_follow ADD CHECK (user_id <> 666)")
+    client.execute_command("FOLLOW", 666, 8, "AT", 1289192400)
+    daemon.drain()
+    (command,), = pg.query(queries()[-1])
+    assert command == "FOLLOW 666 8 AT 1289192400.000000"
+    pg.query("ALTER TABLE user_follow DROP CONSTRAINT"
+             " user_follow_user_id_check")
+    client.execute_command(*shlex.split(command))
+    daemon.drain()
+    assert pg.query("SELECT user_id, followee_id FROM user_follow") == \
+        [(666, 8)]
+
+
+def test_examples_of_pages(client):
+    for user, other, at in ((7, 8, "1750000000"), (31, 8, "1750000300.25"),
+                            (9, 31, "1750000001"), (31, 9, "1750000002"),
+                            (9, 5, "1750000003"), (31, 5, "1750000004")):
+        client.execute_command("FOLLOW", user, other, "AT", at)
+    examples, = [b for b in blocks("") if b.startswith("FOLLOWERS")]
+    for line in examples.splitlines():
+        command, reply = re.fullmatch(r"(.*?) {2,}(.*)", line).groups()
+        assert client.execute_command(*command.split()) == \
+            json.loads(reply), line
+
+
 def test_the_index_for_a_users_likes(pg):
     statement = re.search(r"`(CREATE INDEX [^`]*)`", README)[1]
     pg.query(statement)
@@ -135,7 +189,7 @@ def test_recipe(daemon, client, redis, pg):
     client.execute_command("UNLIKE", 7, 42)
     daemon.drain()
     daemon.admin().execute_command("FLUSHER", "PAUSE")
-    recipe = next(b for b in blocks("") if b.startswith("HSET"))
+    recipe = next(b for b in blocks("") if b.startswith("HSET post_"))
     for line in recipe.splitlines():
         # A time that is newer than that of the daemon's own unlike.
         redis.client().execute_command(
@@ -147,6 +201,24 @@ def test_recipe(daemon, client, redis, pg):
     assert pg.query("SELECT like_count, unattributed FROM post_like") == \
         [(1, 0)]
     assert client.execute_command("LIKED", 7, 42) == [1]
+
+
+def test_recipe_of_a_follow(daemon, client, redis, pg):
+    client.execute_command("FOLLOW", 7, 8)
+    client.execute_command("UNFOLLOW", 7, 8)
+    daemon.drain()
+    daemon.admin().execute_command("FLUSHER", "PAUSE")
+    recipe = next(b for b in blocks("") if b.startswith("HSET user_follow"))
+    for line in recipe.splitlines():
+        redis.client().execute_command(
+            *line.replace("1790000000", "4000000000").split())
+    assert redis.client().ttl("user_follow_7_8") == -1
+    daemon.admin().execute_command("FLUSHER", "RESUME")
+    daemon.drain()
+    assert pg.query("SELECT user_id, followee_id, status FROM user_follow") \
+        == [(7, 8, 1)]
+    assert client.execute_command("FOLLOWCOUNT", 7, 8) == [[1, 0], [0, 1]]
+    assert client.execute_command("FOLLOWERS", 8) == ["7"]
 
 
 def test_text_ids_stand_in_keys_as_it_says(bed, redis, cluster):
@@ -187,8 +259,8 @@ def test_options_are_those_that_there_are():
             assert name in known, name
             if default.strip("`").isalnum():
                 assert known[name] == default.strip("`"), name
-    for name in re.findall(r"`((?:server|flush|cache|redis|postgres|like)"
-                           r"\.\w+)`", README):
+    for name in re.findall(r"`((?:server|flush|cache|redis|postgres|like|follow"
+                           r"|keys)\.\w+)`", README):
         assert name in known, name
 
 
