@@ -6,16 +6,16 @@
     load.check(redis, pg)            # after a drain
 
 Each thread has its own pairs, so that it alone knows their order; posts, or
-those who are followed, are shared by all. A request is acked (its answer is checked against what the pair
-must have been), refused (nothing changed), or unknown (-UNKNOWN, or the
-connection was lost): then the pair may be in either state until its next
-answer. Unknown requests are sent again or not, by chance.
+those who are followed, are shared by all. A request is acked (its answer is
+checked against what the pair must have been), refused (nothing changed), or
+unknown (-UNKNOWN, or the connection was lost): then the pair may be in either
+state until its next answer. Unknown requests are sent again or not, by chance.
 
 With `evict` hashes of clean pairs go at random, as by their TTL, so that
 PostgreSQL has to be asked. Where it may be away, answers are not to be checked
 then: the daemon may have to assume "not liked"; the state is checked anyway.
-(Lists of follows are not read under such a load: their loading relies on hashes
-that live as long as the daemon says.)
+(Lists of follows are not read under such a load: they are loaded on the word
+that hashes live as long as cache.ttl says.)
 
 A thread stays with its socket. So what a dead daemon had sent to Redis is
 executed before anything that the thread sends after its reconnect."""

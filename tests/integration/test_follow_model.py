@@ -17,8 +17,10 @@ from edges import FOLLOWS, check_answers, check_clean, lists_of_rows
 from graph import Graph
 from servers import wait_for
 
-GAMES = [(1, os.environ["LIKESYNCD_MODEL"]), (2, os.environ["LIKESYNCD_MODEL"])] \
-    if "LIKESYNCD_MODEL" in os.environ else [(1, "1:6000"), (2, "2:5000")]
+# (daemons, game)
+GAMES = [(1, "1:6000"), (2, "2:5000")]
+if "LIKESYNCD_MODEL" in os.environ:
+    GAMES = [(n, os.environ["LIKESYNCD_MODEL"]) for n in (1, 2)]
 USERS = [str(user) for user in range(98, 122)]   # bytes are not numbers' order
 BASE = 1289241911
 SMALL = {"flush_interval_ms": 30, "flush_batch_rows": 20,
