@@ -72,8 +72,8 @@ local function take(key, owner, member, h, status, mtime, ctime)
     set_dirty(key, owner, member, h)
   else
     call('EXPIRE', key, ttl)
-    if LISTS and h.st == 0 then
-      lists_set(owner, member, 0)
+    if LISTS then
+      lists_set(owner, member, h.st, h.ct, true)
     end
   end
   return TAKEN

@@ -358,7 +358,7 @@ def test_a_list_that_grew_after_it_was_ours(daemon, client, redis, pg):
     """Read when it was empty, so ours; then an app put members into it."""
     assert client.execute_command("FOLLOWING", 7) == []
     app = App(redis)
-    app.write_lists({(7, 8): OLD, (7, 9): OLD})
+    app.write_lists({(7, 8): OLD, (7, 9): OLD}, (0,))
     assert adopt(daemon, "follows")[1] == 2
     daemon.drain()
     assert follows(pg).keys() == {(7, 8), (7, 9)}
@@ -457,6 +457,25 @@ def test_likes(bed, redis, pg):
                                f" WHERE post_id = {post}") for post in range(7)]
 
 
+def test_likes_before_they_are_flushed(bed, redis, pg):
+    """Counters hold what PostgreSQL does not have, to the like, and what it has
+    newer is not written to it again."""
+    keys = redis.client()
+    want = write_likes(keys, pg)
+    daemon = bed.daemon(redis, pg, flush_interval_ms=3600000)
+    adopt(daemon, "likes")
+    for post in range(7):
+        rows = {user: state for (p, user), (state, _) in likes(pg).items()
+                if p == post}
+        total = sum(state for (p, _), (state, _) in want.items() if p == post)
+        assert int(keys.get(f"post_{post}_counter") or 0) \
+            == total - sum(rows.values())
+        dirty = {int(u) for u in keys.smembers(f"post_user_like_set_{post}")}
+        assert dirty == {user for (p, user), row in want.items() if p == post
+                         and likes(pg).get((post, user)) != row}
+    check_likes(daemon, keys, pg, want)
+
+
 def test_likes_that_are_on_record(bed, redis, pg):
     """Claimed, and in no set any more: their counter holds them all the same,
     also where the time is like ours, which leaves no trace in the hash."""
@@ -476,9 +495,11 @@ def test_likes_that_are_on_record(bed, redis, pg):
                                    for user in range(5)})
 
 
-def test_a_like_that_is_just_being_written(daemon, redis, pg):
-    """The hash is there, its other commands are on their way."""
+def test_a_like_that_is_just_being_written(bed, redis, pg):
+    """The hash is there, its other commands are on their way: it is not taken
+    for one that is synced, which would have been looked up."""
     keys = redis.client()
+    daemon = bed.daemon(redis, pg, flush_interval_ms=3600000)
     like_hash(keys, 42, 7, 1, int(time.time()))
     daemon.admin().execute_command("ADOPT", "START", "likes")
     wait_for(lambda: status(daemon)["keys"] == 1, what="the hash to be found")
@@ -488,6 +509,7 @@ def test_a_like_that_is_just_being_written(daemon, redis, pg):
     keys.sadd("post_set", 42)
     found = wait_not_running(daemon)
     assert (found["state"], found["known"]) == ("done", 1)
+    assert daemon.metrics()["likesyncd_lookup_pairs_total"] == 0
     daemon.drain()
     assert pg.query("SELECT post_id, like_count, unattributed FROM post_like") \
         == [(42, 1, 0)]
@@ -576,9 +598,7 @@ def test_killed_at_any_time_and_run_again(bed, redis, pg):
 
 def test_redis_restarts_in_the_middle(bed, redis, pg):
     """Its cursors are of no use to the next process."""
-    app = App(redis)
-    edges = app.graph(6000, users=400)
-    app.write_lists(edges)
+    app, edges = slow_graph(redis, users=8000)
     daemon = bed.daemon(redis, pg)
     daemon.admin().execute_command("ADOPT", "START", "follows")
     wait_for(lambda: status(daemon)["adopted"] > 0, what="some to be taken")
@@ -681,10 +701,10 @@ def test_steps_are_bounded(bed, pg):
 
 # ---- likesyncctl and the command ----
 
-def slow_graph(redis, n=20000):
+def slow_graph(redis, n=20000, users=2000):
     """Takes long enough to be met while it runs."""
     app = App(redis)
-    edges = app.graph(n, users=2000)
+    edges = app.graph(n, users)
     app.write_lists(edges, (0,))
     return app, edges
 
