@@ -74,6 +74,7 @@ FIGURES = (
     ("list_all", "a long list: all of it", "s", 1),
     ("list_rows", "a long list: rows", "rows/s", 0),
     ("list_rss", "a long list: memory of the daemon", "MiB", 1),
+    ("list_member", "a long list: Redis' memory for a member", "bytes", 0),
     ("list_script", "meanwhile, longest script", "ms", 1),
     ("list_follow_p50", "meanwhile, FOLLOW, median", "ms", 2),
     ("list_follow_p99", "meanwhile, FOLLOW, 99 of 100", "ms", 2),

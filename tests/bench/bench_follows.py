@@ -104,7 +104,10 @@ def long_list(bench):
                 bench.note(f"list_{verb.lower()}_{what}", took[f"{what}_ms"])
         new = check_replies(probes)
         stage.daemon.drain(timeout=900)
-        there = stage.redis.client().zcard(f"{STAR}:fans")
+        keys = stage.redis.client()
+        there = keys.zcard(f"{STAR}:fans")
+        held = keys.memory_usage(f"{STAR}:fans", samples=1000)
+        bench.note("list_member", held / there)
         if there != n + new:
             raise harness.Failed(f"{there} in the list, expected {n + new}")
         stage.check(n + new, n + new, FOLLOWS)
