@@ -272,7 +272,8 @@ static void pair_load_list(struct ingest *in, struct pair *p)
     p->n_sent = 0;
     if (lists_load(in->lists, LIST_FOLLOW, p->key, p->owner_len, 0, on_list,
                    p) != 0)
-        pair_fail(in, p, INGEST_TRYAGAIN, "too many lists are being loaded");
+        pair_fail(in, p, INGEST_TRYAGAIN,
+                  "TRYAGAIN not recorded: too many lists are being loaded");
 }
 
 /* ---- answers ---- */

@@ -224,6 +224,26 @@ def test_no_limit_for_what_cannot_be_counted(bed, redis, own):  # noqa: F811
     check_clean(redis, pg)
 
 
+def test_more_lists_than_can_be_loaded(bed, redis, pg):
+    """Where there is a limit, each of these has to be; what is refused says
+    with its code that it may be sent again."""
+    daemon = bed.daemon(redis, pg, follow_max_following=5,
+                        follow_lookup="optimistic",
+                        postgres_lookup_timeout_ms=LOOKUP_MS)
+    users = range(1, 1201)
+    with contextlib.closing(pg.connect()) as rival, \
+            Wire(daemon.socket) as wire:
+        rival.cursor().execute("BEGIN; LOCK TABLE user_follow")
+        wire.send(b"".join(encode("FOLLOW", user, 5000) for user in users))
+        replies = [wire.read() for _ in users]
+    refusals = [reply for reply in replies if reply != b":1\r\n"]
+    assert any(b"too many lists" in reply for reply in refusals)
+    assert [reply for reply in refusals
+            if not reply.startswith(b"-TRYAGAIN ")] == []
+    daemon.drain(60)
+    assert len(edges_of(pg)) == len(replies) - len(refusals)
+
+
 # ---- idle_ttl ----
 
 def ttls(redis, *lists):
