@@ -69,7 +69,7 @@ struct pair {
     size_t n_events;
     int n_sent;             /* events of it in the batch under way */
     int64_t missed_us;      /* Redis' time when it answered MISS */
-    unsigned missed_epoch;  /* that of the batch which was answered so */
+    unsigned missed_epoch;  /* of the batch that answered MISS or LIST_FIRST */
     uint64_t waiting_since; /* monotonic ms: first not executed; 0 */
     bool unlimited;         /* its owner's list cannot be loaded */
     char base[BASE_MAX];
@@ -350,6 +350,7 @@ static void batch_answers(struct ingest *in, struct batch *b,
             p->missed_epoch = b->epoch;
             pair_look_up(in, p);
         } else if (open == CODE_LIST_FIRST) {
+            p->missed_epoch = b->epoch; /* what it was sent with still holds */
             pair_load_list(in, p);
         } else if (list_empty(&p->events)) {
             pair_free(in, p);

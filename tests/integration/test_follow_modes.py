@@ -224,6 +224,32 @@ def test_no_limit_for_what_cannot_be_counted(bed, redis, own):  # noqa: F811
     check_clean(redis, pg)
 
 
+@pytest.mark.parametrize("lookup", ["strict", "optimistic"])
+def test_no_limit_after_redis_was_away(bed, redis, own, lookup):  # noqa: F811
+    """The same where nothing had to be looked up, from a connection to Redis
+    that is not the first: the event is not sent around for ever."""
+    cluster, pg = own
+    daemon = bed.daemon(redis, pg, follow_max_following=2,
+                        follow_lookup=lookup)
+    redis.restart()
+    wait_for(lambda: FOLLOWS.generation(redis.client()) == 1, 30,
+             "the generation to go up")
+    wait_for(daemon.ready, what="the daemon to be back")
+    with asking(daemon) as ask:
+        for request in (("FOLLOW", 1, 2), ("FOLLOW", 1, 5),
+                        ("UNFOLLOW", 1, 5)):
+            assert ask(*request) == 1
+        daemon.drain()
+        redis.client().delete("1:follow", MARK + "1:follow")
+        pg_gone(cluster, daemon)
+        with Wire(daemon.socket) as wire:
+            assert wire.call("FOLLOW", 1, 5) == b":1\r\n"
+        cluster.start()
+        daemon.drain(60)
+    assert set(edges_of(pg)) == {(1, 2), (1, 5)}
+    check_clean(redis, pg)
+
+
 def test_more_lists_than_can_be_loaded(bed, redis, pg):
     """Where there is a limit, each of these has to be; what is refused says
     with its code that it may be sent again."""
