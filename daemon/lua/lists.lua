@@ -74,11 +74,20 @@ local function list_add(key, member, time)
   end
 end
 
--- Of an edge that PostgreSQL has: a list that has gone gets it when it is loaded,
--- and would have no TTL.
+-- PostgreSQL has an edge that the list may have been loaded without.
+local function list_doubt(key)
+  if call('EXISTS', LIST .. key) == 1 then
+    call('HSET', LIST .. key, 'pos', 'o')
+  end
+end
+
+-- Of an edge that PostgreSQL has: a list that has gone, or was empty, gets it when
+-- it is loaded, and would have no TTL.
 local function list_add_synced(key, member, time)
   if call('EXISTS', key) == 1 then
     list_add(key, member, time)
+  else
+    list_doubt(key)
   end
 end
 
@@ -192,13 +201,6 @@ local function list_touch(key, idle_ttl)
     call('PERSIST', LIST .. key)
   else
     list_expire(key, idle_ttl)
-  end
-end
-
--- PostgreSQL has an edge that the list may have been loaded without.
-local function list_doubt(key)
-  if call('EXISTS', LIST .. key) == 1 then
-    call('HSET', LIST .. key, 'pos', 'o')
   end
 end
 

@@ -161,6 +161,43 @@ def test_a_refused_unlike(case):
     case.check([pair for pair in good if pair[0] != 3], [42])
 
 
+def test_refused_follows(bed, redis, pg):
+    """Their lists are again what the table holds, also one that the event had
+    left empty."""
+    daemon = bed.daemon(redis, pg)
+    ask = daemon.client().execute_command
+    for pair in ((1, 2), (3, 4), (3, 5)):
+        assert ask("FOLLOW", *pair) == 1
+    daemon.drain()
+
+    def check():
+        assert [ask("FOLLOWING", user) for user in (1, 3)] == [["2"],
+                                                              ["5", "4"]]
+        assert [ask("FOLLOWERS", user) for user in (2, 4, 5, 9)] == \
+            [["1"], ["3"], ["3"], []]
+        assert ask("FOLLOWCOUNT", 1, 2, 3, 9) == [[1, 0], [0, 1], [2, 0],
+                                                  [0, 0]]
+        assert ask("RELATION", 1, 2, 9) == [1, 0]
+        harness.check_exact(pg)
+
+    check()
+    pg.query(f"ALTER TABLE user_follow ADD CONSTRAINT {CHECK}"
+             " CHECK (status = 1 AND followee_id <> 9) NOT VALID")
+    with contextlib.closing(daemon.admin()) as admin:
+        admin.execute_command("FLUSHER", "PAUSE")
+        assert ask("UNFOLLOW", 1, 2) == 1
+        assert ask("FOLLOWING", 1) == ask("FOLLOWERS", 2) == []   # whole
+        assert ask("UNFOLLOW", 3, 4) == ask("FOLLOW", 3, 9) == 1
+        admin.execute_command("FLUSHER", "RESUME")
+    daemon.drain()
+    check()
+    assert pg.query("SELECT kind, owner_id, member_id, status, sqlstate"
+                    " FROM sync_dead_letter ORDER BY 2, 3") == [
+        ("follow", "1", "2", 0, "23514"), ("follow", "3", "4", 0, "23514"),
+        ("follow", "3", "9", 1, "23514")]
+    assert not redis.client().keys("likesync:unsynced:*")
+
+
 @pytest.mark.parametrize("sqlstate", ["P0001", "23514", "22003", "23502",
                                       "P0004", "LS001"])
 def test_a_trigger_that_raises(case, sqlstate):
