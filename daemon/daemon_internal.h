@@ -25,6 +25,7 @@ struct daemon {
     struct redis *redis;     /* owned */
     struct pg *pg;           /* owned */
     struct gate *reads;      /* owned */
+    struct gate *pages;      /* owned */
     struct list_names lists;
     /* Those of one kind after those of the other. */
     struct redis_script scripts[EDGE_COUNT * SCRIPT_COUNT];

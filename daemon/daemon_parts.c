@@ -176,7 +176,8 @@ void daemon_services_start(struct daemon *d)
     snprintf(d->instance, sizeof(d->instance), "%016llx",
              (unsigned long long)random_u64());
     list_names_init(&d->lists, d->options->key_follow, d->options->key_fans);
-    d->reads = gate_new(&d->options->pg_lookup_timeout_ms);
+    d->reads = gate_new(GATE_READS, &d->options->pg_lookup_timeout_ms);
+    d->pages = gate_new(GATE_PAGES, &d->options->pg_lookup_timeout_ms);
     for (int i = 0; i < EDGE_COUNT; i++)
         service_start(d, (enum edge_index)i);
     d->counts = counts_new(&d->services[EDGE_LIKE].engine);
@@ -199,6 +200,7 @@ void daemon_services_start(struct daemon *d)
 void daemon_services_free(struct daemon *d)
 {
     gate_close(d->reads);
+    gate_close(d->pages);
     for (int i = 0; i < EDGE_COUNT; i++)
         d->services[i].engine.redis = NULL; /* the last answers may want more */
     if (d->redis)
@@ -214,5 +216,6 @@ void daemon_services_free(struct daemon *d)
     counts_free(d->counts);
     follow_counts_free(d->follow_counts);
     gate_free(d->reads);
+    gate_free(d->pages);
     recovery_free(d->recovery);
 }

@@ -82,6 +82,7 @@ int daemon_server_start(struct daemon *d)
         .follow = &d->services[EDGE_FOLLOW],
         .counts = d->counts,
         .lists = d->list_loads,
+        .pages = d->pages,
         .follow_counts = d->follow_counts,
         .adopt = d->adopt,
         .password = d->password,

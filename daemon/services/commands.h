@@ -13,6 +13,7 @@
 struct adopt;
 struct counts;
 struct follow_counts;
+struct gate;
 struct lists;
 
 /* What the handlers may use; all refs. */
@@ -21,7 +22,8 @@ struct commands {
     struct service *like;
     struct service *follow;
     struct counts *counts;
-    struct lists *lists; /* of follows */
+    struct lists *lists;
+    struct gate *pages; /* of follows */
     struct follow_counts *follow_counts;
     struct adopt *adopt;
     struct server *server;

@@ -12,8 +12,10 @@
 #define WHY_CLOSED "UNAVAILABLE the daemon stops"
 
 struct gate {
+    struct gate_limits limits;
     struct list waiting; /* passes */
     size_t n_waiting;
+    size_t n_shown; /* the same, as it stands in the metric of all gates */
     size_t waiting_bytes;
     size_t open_bytes;          /* of those let through */
     const int64_t *max_wait_ms; /* ref */
@@ -21,10 +23,11 @@ struct gate {
     bool calling; /* let_in is on the stack */
 };
 
-struct gate *gate_new(const int64_t *max_wait_ms)
+struct gate *gate_new(struct gate_limits limits, const int64_t *max_wait_ms)
 {
     struct gate *g = mem_zalloc(sizeof(*g));
 
+    g->limits = limits;
     list_init(&g->waiting);
     g->max_wait_ms = max_wait_ms;
     return g;
@@ -32,7 +35,8 @@ struct gate *gate_new(const int64_t *max_wait_ms)
 
 static bool has_room(const struct gate *g, const struct gate_pass *p)
 {
-    return g->open_bytes == 0 || g->open_bytes + p->cost <= GATE_OPEN_BYTES;
+    return g->open_bytes == 0 ||
+           g->open_bytes + p->cost <= g->limits.open_bytes;
 }
 
 static void take_out(struct gate *g, struct gate_pass *p)
@@ -67,7 +71,9 @@ static void let_in(struct gate *g)
         }
     }
     g->calling = false;
-    metric_set(M_READS_WAITING, (double)g->n_waiting);
+    metric_set(M_READS_WAITING, metric_get(M_READS_WAITING) +
+                                    (double)g->n_waiting - (double)g->n_shown);
+    g->n_shown = g->n_waiting;
 }
 
 void gate_enter(struct gate *g, struct gate_pass *p, size_t cost,
@@ -77,7 +83,7 @@ void gate_enter(struct gate *g, struct gate_pass *p, size_t cost,
     p->since_ms = clock_monotonic_ms();
     p->on_turn = on_turn;
     p->arg = arg;
-    if (g->n_waiting > 0 && g->waiting_bytes + cost > GATE_WAITING_BYTES) {
+    if (g->n_waiting > 0 && g->waiting_bytes + cost > g->limits.waiting_bytes) {
         p->on_turn(p->arg, WHY_FULL);
         return;
     }

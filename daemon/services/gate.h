@@ -25,11 +25,18 @@ struct gate_pass {
 };
 
 /* Bytes under way and waiting; one that costs more may go alone. */
-#define GATE_OPEN_BYTES    ((size_t)1 << 20)
-#define GATE_WAITING_BYTES ((size_t)16 << 20)
+struct gate_limits {
+    size_t open_bytes;
+    size_t waiting_bytes;
+};
+
+/* Of what goes to the backends and back at a time. */
+#define GATE_READS ((struct gate_limits){(size_t)1 << 20, (size_t)16 << 20})
+/* Of replies that are made in several steps. */
+#define GATE_PAGES ((struct gate_limits){(size_t)16 << 20, (size_t)32 << 20})
 
 /* What waits longer than max_wait_ms (ref: it may change) is refused. */
-struct gate *gate_new(const int64_t *max_wait_ms);
+struct gate *gate_new(struct gate_limits limits, const int64_t *max_wait_ms);
 /* Refuses all that waits and all that comes. */
 void gate_close(struct gate *g);
 /* Nothing may be inside any more. */

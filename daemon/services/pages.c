@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Happy path: a step of the list → the states that filter it, or the relations
- * to the viewer → items, until there are enough or the list ends → reply.
+ * to the viewer → items, until there are enough or the list ends → reply. A page
+ * of more than one step first waits for its turn, since it holds its items.
  * Failure modes: whatever ends a step or a read of states ends the page with its
- * error. */
+ * error; so do too many pages that wait. */
 #include "services/pages.h"
 
 #include <stdlib.h>
@@ -10,18 +11,22 @@
 
 #include "base/mem.h"
 #include "base/num.h"
+#include "services/gate.h"
 #include "services/list_walk.h"
 #include "services/relations.h"
 #include "services/states.h"
 
 /* A filter may leave few of a step. */
 #define FILTER_STEP_MIN 100
+/* Bytes of an item, while there is none to measure. */
+#define ITEM_COST       64
 
 struct page {
     struct commands *commands; /* ref */
     struct request *rq;
     struct page_query q;
     struct list_walk walk;
+    struct gate_pass pass;
     struct args items; /* replies, in order */
     struct buf raw;    /* an id */
     struct buf next;   /* cursor behind the last entry looked at */
@@ -29,8 +34,9 @@ struct page {
     int64_t left;      /* items wanted still */
     int64_t page_max;
     size_t walked;
-    bool slice; /* all matches are needed to know which are meant */
-    bool ended; /* nothing is behind the last entry looked at */
+    bool slice;  /* all matches are needed to know which are meant */
+    bool ended;  /* nothing is behind the last entry looked at */
+    bool let_in; /* by the gate of pages */
 };
 
 /* ---- the reply ---- */
@@ -41,6 +47,8 @@ static void page_free(struct page *p)
     args_free(&p->items);
     buf_free(&p->raw);
     buf_free(&p->next);
+    if (p->let_in)
+        gate_leave(p->commands->pages, &p->pass);
     free(p);
 }
 
@@ -309,6 +317,26 @@ static int64_t step_size(const struct page *p)
     return n < LIST_WALK_STEP ? n : LIST_WALK_STEP;
 }
 
+static void on_turn(void *arg, const char *why)
+{
+    struct page *p = arg;
+
+    p->let_in = !why;
+    if (why)
+        fail(p, why);
+    else
+        list_walk_next(&p->walk, step_size(p));
+}
+
+/* What the whole page will take, going by the items that are there. */
+static size_t page_cost(const struct page *p)
+{
+    size_t n = (size_t)p->items.n;
+    size_t item = n ? p->items.text.len / n : ITEM_COST;
+
+    return (item + sizeof(*p->items.ends)) * (n + (size_t)p->left);
+}
+
 static bool is_enough(struct page *p)
 {
     if (p->left == 0 || p->ended || !request_session(p->rq))
@@ -324,8 +352,10 @@ static void go_on(struct page *p)
     else if (!p->q.args.by_cursor && is_filtered(p) &&
              p->walked >= PAGE_RANGE_WALK)
         fail(p, "ERR more than 100000 entries to look through: use CURSOR");
-    else
+    else if (p->let_in)
         list_walk_next(&p->walk, step_size(p));
+    else
+        gate_enter(p->commands->pages, &p->pass, page_cost(p), on_turn, p);
 }
 
 /* ---- the start ---- */

@@ -21,6 +21,7 @@ STEP = int(re.search(r"#define LISTS_STEP (\d+)", (
 MEMORY_MAX = 128 * 1024 * 1024
 # Red zones, shadow memory and 16 MiB of quarantine on top: 54 MiB measured.
 SANITIZED_MAX = 256 * 1024 * 1024
+PAGES_MAX = 64 * 1024 * 1024  # 32 MiB of pages, waiting or not
 ROUNDS_MIN = 10         # of requests while the list is being loaded
 
 
@@ -191,3 +192,31 @@ def test_a_million_followers(big):
     print(f"the daemon's memory was {peak / 2**20:.1f} MiB at most")
     sanitized = harness.build_has("LIKESYNCD_SANITIZE")
     assert peak < (SANITIZED_MAX if sanitized else MEMORY_MAX)
+
+
+def test_many_long_pages_at_a_time(bed, pg, redis, plain_build):  # noqa: F811
+    """A client that asks for all of them at once. Their replies are not all made
+    at a time, and those that would wait too long are refused."""
+    n, pages = 10_000, 300
+    followers_put(pg, n)
+    daemon = bed.daemon(redis, pg)
+    refused = 0
+    with Wire(daemon.socket, timeout=60) as wire:
+        wire.send(encode("FOLLOWERS", HUB, "COUNT", 1))
+        first = wire.read()
+        wire.send(encode("FOLLOWERS", HUB, "WITHTIMES", "VIEWER", 8))
+        whole = wire.read()
+        assert first[4:] in whole and whole.startswith(b"*%d\r\n" % n)
+        wire.send(encode("FOLLOWERS", HUB, "WITHTIMES", "VIEWER", 8) * pages)
+        for _ in range(pages):
+            reply = wire.read()
+            refused += reply.startswith(b"-TRYAGAIN ")
+            assert reply == whole or reply.startswith(b"-TRYAGAIN ")
+        assert wire.call("PING") == b"+PONG\r\n"
+    peak = peak_bytes(daemon)
+    print(f"{refused} of {pages} were refused; the daemon's memory was "
+          f"{peak / 2**20:.1f} MiB at most")
+    assert refused < pages
+    assert daemon.metrics()["likesyncd_reads_waiting"] == 0
+    sanitized = harness.build_has("LIKESYNCD_SANITIZE")
+    assert peak < (SANITIZED_MAX if sanitized else PAGES_MAX)

@@ -14,7 +14,9 @@
 
 #include "core/metrics.h"
 
-#define N 8
+#define N             8
+#define OPEN_BYTES    (GATE_READS.open_bytes)
+#define WAITING_BYTES (GATE_READS.waiting_bytes)
 
 struct read {
     struct gate_pass pass;
@@ -59,7 +61,7 @@ static int setup(void **state)
     memset(reads, 0, sizeof(reads));
     n_order = 0;
     max_wait_ms = 60000;
-    gate = gate_new(&max_wait_ms);
+    gate = gate_new(GATE_READS, &max_wait_ms);
     return 0;
 }
 
@@ -73,9 +75,9 @@ static int teardown(void **state)
 static void test_in_order_by_cost(void **state)
 {
     (void)state;
-    enter(0, GATE_OPEN_BYTES / 2);
-    enter(1, GATE_OPEN_BYTES / 2);
-    enter(2, GATE_OPEN_BYTES);
+    enter(0, OPEN_BYTES / 2);
+    enter(1, OPEN_BYTES / 2);
+    enter(2, OPEN_BYTES);
     enter(3, 1); /* would fit sooner, but comes after 2 */
     assert_order((int[]){0, 1}, 2);
     assert_true(metric_get(M_READS_WAITING) == 2);
@@ -91,8 +93,8 @@ static void test_in_order_by_cost(void **state)
 static void test_a_big_one_goes_alone(void **state)
 {
     (void)state;
-    enter(0, 8 * GATE_WAITING_BYTES);
-    enter(1, 8 * GATE_WAITING_BYTES);
+    enter(0, 8 * WAITING_BYTES);
+    enter(1, 8 * WAITING_BYTES);
     enter(2, 1);
     assert_order((int[]){0}, 1);
     assert_string_equal(reads[2].why, "TRYAGAIN too many reads are waiting");
@@ -103,8 +105,8 @@ static void test_a_big_one_goes_alone(void **state)
 static void test_no_more_than_may_wait(void **state)
 {
     (void)state;
-    enter(0, GATE_OPEN_BYTES);
-    enter(1, GATE_WAITING_BYTES);
+    enter(0, OPEN_BYTES);
+    enter(1, WAITING_BYTES);
     enter(2, 1);
     assert_int_equal(reads[1].turns, 0);
     assert_string_equal(reads[2].why, "TRYAGAIN too many reads are waiting");
@@ -116,8 +118,8 @@ static void test_not_for_ever(void **state)
 
     (void)state;
     max_wait_ms = 5;
-    enter(0, GATE_OPEN_BYTES);
-    enter(1, GATE_OPEN_BYTES);
+    enter(0, OPEN_BYTES);
+    enter(1, OPEN_BYTES);
     nanosleep(&pause, NULL);
     enter(2, 1); /* sees to it */
     assert_string_equal(reads[1].why, "TRYAGAIN too many reads are waiting");
@@ -130,10 +132,10 @@ static void test_not_for_ever(void **state)
 static void test_leaving_in_its_turn(void **state)
 {
     (void)state;
-    enter(0, GATE_OPEN_BYTES);
+    enter(0, OPEN_BYTES);
     for (int i = 1; i < N; i++) {
         reads[i].leaves = true;
-        enter(i, GATE_OPEN_BYTES);
+        enter(i, OPEN_BYTES);
     }
     gate_leave(gate, &reads[0].pass);
     assert_order((int[]){0, 1, 2, 3, 4, 5, 6, 7}, N);
@@ -142,7 +144,7 @@ static void test_leaving_in_its_turn(void **state)
 static void test_closed(void **state)
 {
     (void)state;
-    enter(0, GATE_OPEN_BYTES);
+    enter(0, OPEN_BYTES);
     enter(1, 1);
     gate_close(gate);
     enter(2, 1);
