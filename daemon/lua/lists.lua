@@ -153,14 +153,19 @@ local function lists_set_others(owner, member, status, ctime)
   set(fans_key(member), owner)
 end
 
+local function list_has_only(key, member)
+  local card = call('ZCARD', key)
+  return card == 0 or (card == 1 and call('ZSCORE', key, member))
+end
+
 local function unsynced_add(key, member)
   local set = UNSYNCED .. key
   if call('SADD', set, member) == 1 and call('SCARD', set) == 1 then
     local kept = call('PERSIST', key)
     if call('PERSIST', LIST .. key) == 1 and kept == 0 then
-      -- The list that went with the mark has gone; this is another.
+      -- The list that went with the mark has gone; this is another, or none.
       call('HSET', LIST .. key, 'pos', 'o', 'own',
-           call('ZCARD', key) == 1 and '1' or '0')
+           list_has_only(key, member) and '1' or '0')
     end
   end
 end

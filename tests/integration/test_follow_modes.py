@@ -311,6 +311,21 @@ def test_clean_lists_expire_and_come_again(bed, redis, pg):
     check_clean(redis, pg)
 
 
+@pytest.mark.parametrize("read", [False, True], ids=["unread", "read"])
+def test_lists_expire_that_were_empty(bed, redis, pg, read):
+    """Who follows nobody any more, and then somebody again."""
+    daemon = bed.daemon(redis, pg, follow_idle_ttl=100)
+    with asking(daemon) as ask:
+        for verb, other in (("FOLLOW", 2), ("UNFOLLOW", 2), ("FOLLOW", 2)):
+            assert ask(verb, 1, other) == 1
+            daemon.drain()
+            if read:
+                assert ask("FOLLOWING", 1) == ["2"] * (verb == "FOLLOW")
+            assert 0 < redis.client().ttl(MARK + "1:follow") <= 100
+        assert all(90 < ttl for ttl in ttls(redis, "1:follow", "2:fans"))
+    check_clean(redis, pg)
+
+
 def test_lists_that_stay(bed, redis, pg):
     daemon = bed.daemon(redis, pg, follow_idle_ttl=0)
     with asking(daemon) as ask:
