@@ -10,9 +10,12 @@ if err then
   return redis.error_reply(err)
 end
 if not pos then
-  local mark = call('HMGET', LIST .. key, 'gen', 'own')
-  local own = mark[2]
-  if own == '1' and mark[1] ~= list_gen() then
+  local mark = call('HMGET', LIST .. key, 'gen', 'own', 'n')
+  local own = mark[2] or (call('TTL', key) >= 0 and '1') -- its mark was evicted
+  if own == '1' and mark[3] and list_has_others(key, mark[3] + 0, card) then
+    own = '0'
+    call('PERSIST', LIST .. key)
+  elseif own == '1' and mark[1] ~= list_gen() then
     call('UNLINK', key)          -- from an older Redis: what is true comes anew
     card = 0
   end

@@ -44,12 +44,15 @@ local function list_gen()
   return gen_text
 end
 
--- The mark of a list that has none; n members in it are known to be from us.
+-- The mark of a list that has none; n members in it are known to be from us. So
+-- are all where there is a TTL: the mark was evicted, and its generation forgotten.
 local function list_mark(key, n)
   if call('HSETNX', LIST .. key, 'gen', list_gen()) == 1 then
     local card = call('ZCARD', key)
-    call('HSET', LIST .. key, 'pos', 'o', 'n', card, 'own',
-         (card == n or card == 0) and '1' or '0', 'at', us_text(now_us()))
+    local evicted = card > 0 and call('TTL', key) >= 0
+    call('HSET', LIST .. key, 'gen', evicted and '' or list_gen(), 'pos', 'o', 'n',
+         card, 'own', (evicted or card == n or card == 0) and '1' or '0', 'at',
+         us_text(now_us()))
   end
 end
 
@@ -209,6 +212,16 @@ local function list_touch(key, idle_ttl)
   end
 end
 
+-- Whether members are not from us, although the mark says so: more than we know
+-- of, or a list without the TTL that ours had and expired or was evicted with.
+local function list_is_anothers(key, card)
+  return card > 0 and call('TTL', LIST .. key) >= 0 and call('TTL', key) < 0
+end
+
+local function list_has_others(key, n, card)
+  return card > n or list_is_anothers(key, card)
+end
+
 -- How far a list is loaded (pos above), or nil when nothing of it may be believed;
 -- how many members it has; or an error's text: it is no sorted set.
 local function list_state(key)
@@ -216,10 +229,9 @@ local function list_state(key)
   local card = pcall_redis('ZCARD', key)
   if type(card) == 'table' then
     return nil, 0, card.err
-  elseif v[1] ~= list_gen() or list_has_gone(tonumber(v[3]), card) then
+  elseif v[1] ~= list_gen() or list_has_gone(tonumber(v[3]), card)
+         or list_is_anothers(key, card) then
     return nil, card
-  elseif card > 0 and call('TTL', LIST .. key) >= 0 and call('TTL', key) < 0 then
-    return nil, card             -- it expired or was evicted; this is another's
   end
   return v[2], card
 end

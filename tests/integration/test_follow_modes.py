@@ -326,6 +326,28 @@ def test_lists_expire_that_were_empty(bed, redis, pg, read):
     check_clean(redis, pg)
 
 
+@pytest.mark.parametrize("event", [False, True], ids=["read", "changed"])
+def test_marks_that_were_evicted(bed, redis, pg, event):
+    """With a volatile-* policy they may go before their lists, which expire
+    all the same."""
+    daemon = bed.daemon(redis, pg, follow_idle_ttl=100)
+    keys = redis.client()
+    with asking(daemon) as ask:
+        for other in (2, 3, 4):
+            ask("FOLLOW", 1, other)
+        daemon.drain()
+        assert ask("FOLLOWING", 1) == ["4", "3", "2"]
+        keys.delete(MARK + "1:follow")
+        if event:
+            assert ask("UNFOLLOW", 1, 3) == ask("FOLLOW", 1, 3) == 1
+            daemon.drain()
+        keys.expire("1:follow", 50)
+        assert ask("FOLLOWING", 1) == (["3", "4", "2"] if event else
+                                       ["4", "3", "2"])
+        assert all(90 < ttl for ttl in ttls(redis, "1:follow"))
+    check_clean(redis, pg)
+
+
 def test_lists_that_stay(bed, redis, pg):
     daemon = bed.daemon(redis, pg, follow_idle_ttl=0)
     with asking(daemon) as ask:
@@ -403,14 +425,20 @@ def test_lists_of_an_app_that_keeps_to_the_recipe(bed, redis, pg):
     check_clean(redis, pg)
 
 
-def test_members_that_nobody_adopted_stay(bed, redis, pg):
+@pytest.mark.parametrize("idle_ttl", [100, 0])
+@pytest.mark.parametrize("first", ["written", "read"])
+def test_members_that_nobody_adopted_stay(bed, redis, pg, first, idle_ttl):
     """An app's own list, of which PostgreSQL knows nothing: it is neither
-    dropped nor does it expire, also when Redis restarted."""
+    dropped nor does it expire, also when it was empty when it was read first,
+    and when Redis restarted."""
     keys = redis.client()
-    keys.zadd("1:follow", {"2": BASE, "3": BASE + 5})
-    daemon = bed.daemon(redis, pg)
+    daemon = bed.daemon(redis, pg, follow_idle_ttl=idle_ttl)
     with asking(daemon) as ask:
-        assert ask("FOLLOWING", 1) == ["3", "2"]
+        if first == "read":
+            assert ask("FOLLOWING", 1) == []
+        keys.zadd("1:follow", {"2": BASE, "3": BASE + 5})
+        for _ in range(2):
+            assert ask("FOLLOWING", 1) == ["3", "2"]
         assert ask("FOLLOW", 1, 4) == 1
         daemon.drain()
         assert keys.ttl("1:follow") == -1
