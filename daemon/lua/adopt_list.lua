@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: MIT
--- Takes over edges that stand in a list, or in a set, and have no hash: each becomes
--- a hash as others write them, and dirty, so that the flusher looks it up and the
--- newer of it and PostgreSQL's row wins.
+-- Takes over edges that stand in a list, or in a set, and have no hash, or one that
+-- was taken back before: each becomes a hash as others write them, and dirty, so
+-- that the flusher looks it up and the newer of it and PostgreSQL's row wins.
 --   ARGV: side of the list (lists.lua), a staged set, which they then leave, or "";
 --     a list that all has been seen of with these, so that its members come from us
 --     from now on, or ""; then per pair: owner, member, time of the follow (us)
@@ -36,12 +36,19 @@ local function take(key, owner, member, us)
   return 1
 end
 
+-- Whether the edge came after it was taken back, of which the hash tells. The time
+-- of a set is that of its adoption, so it does not say so; a state that
+-- PostgreSQL never had was looked up at ctime.
+local function is_again(h, us)
+  return h.syn and h.st == 0 and staged == '' and us > math.max(h.m, h.ct)
+end
+
 local function adopt(owner, member, us)
   local key = edge_key(owner, member)
   local h, why = edge_load(key)
   if h == false then
     return (string.gsub(why, '^ERR ', ''))
-  elseif not h then
+  elseif not h or is_again(h, us) then
     return take(key, owner, member, us)
   elseif h.syn and h.st == 0 then
     lists_set(owner, member, 0) -- it was taken back before it was taken over

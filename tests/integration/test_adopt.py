@@ -354,6 +354,26 @@ def test_a_user_who_left_before_the_adoption(daemon, client, redis, pg):
     assert app.lists().keys() == {(0, "7"), (1, "9")}
 
 
+def test_a_user_who_came_back_by_the_app(daemon, client, redis, pg):
+    """An app that knows of lists only follows again whom the daemon let go, of
+    which Redis still has the hash: what was later is true."""
+    assert client.execute_command("FOLLOW", 7, 8) == 1
+    assert client.execute_command("FOLLOW", 7, 9) == 1
+    assert client.execute_command("UNFOLLOW", 7, 8) == 1
+    assert client.execute_command("UNFOLLOW", 7, 9) == 1
+    daemon.drain()
+    later = int(time.time()) + 2
+    app = App(redis)
+    app.write_lists({(7, 8): later, (7, 9): OLD})
+    assert adopt(daemon, "follows")[1] == 1
+    daemon.drain()
+    rows = follows(pg)
+    assert rows[7, 8] == (1, later) and rows[7, 9][0] == 0
+    assert client.execute_command("FOLLOWING", 7) == ["8"]
+    assert client.execute_command("RELATION", 7, 8, 9) == [1, 0]
+    assert client.execute_command("FOLLOWCOUNT", 7, 8) == [[1, 0], [0, 1]]
+
+
 def test_a_list_that_grew_after_it_was_ours(daemon, client, redis, pg):
     """Read when it was empty, so ours; then an app put members into it."""
     assert client.execute_command("FOLLOWING", 7) == []
