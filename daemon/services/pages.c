@@ -404,6 +404,8 @@ static void start(struct page *p)
 
     if (a->by_cursor) {
         p->left = a->count ? a->count : PAGE_CURSOR_COUNT;
+        if (p->left > p->page_max)
+            p->left = p->page_max;
         list_walk_behind(&p->walk, a->time, a->time_len, a->member,
                          a->member_len, step_size(p));
     } else if (is_filtered(p)) {

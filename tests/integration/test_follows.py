@@ -741,6 +741,8 @@ def test_more_than_page_max(small):
                 == newest[2:7]
             assert ints(ask(command, users[0], "RANGE", 5, -1)) == newest[5:]
             assert ints(walk(ask, command, users[0], count=5)[0]) == newest
+            cursor, items = ask(command, users[0], "CURSOR", 0)
+            assert ints(items) == newest[:5] and cursor != "0"
 
 
 def test_more_than_max_following(small):
