@@ -14,6 +14,7 @@ call('DEL', 'likesync:none')   -- a first write that is allowed at maxmemory
 local batch, orphan_batch, lease, max = ARGV[1], ARGV[2], ARGV[3], ARGV[4] + 0
 local GRACE = SECOND / 4       -- others' commands for one event may come apart
 local OWNERS = 64
+local PAIR = LISTS and 2 or 1  -- so much work, also for the ack; an owner is 1
 local is_first = orphan_batch ~= ''
 
 local registry_type = call('TYPE', REGISTRY).ok
@@ -151,7 +152,7 @@ local function take(owner, from)
     bad[#bad + 1] = owner        -- no id, and a record could not hold it
     return
   end
-  local room, before = max - seen, n_rows
+  local room, before = math.max(floor((max - seen) / PAIR), 1), n_rows
   local members = pcall_redis('SPOP', from, room)
   if members.err then
     seen = seen + 1
@@ -164,7 +165,7 @@ local function take(owner, from)
   for _, member in ipairs(members) do
     take_pair(owner, member)
   end
-  seen = seen + #members + 1   -- an owner is as much work as a pair
+  seen = seen + PAIR * #members + 1
   if n_rows > before then
     taken(owner, n_rows - before)
   end

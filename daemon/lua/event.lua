@@ -93,6 +93,8 @@ local function mark_end()
   call('SADD', REGISTRY, unpack(marked))
 end
 
+-- Lists that have neither a key nor a mark.
+local is_new = {}
 -- Pairs that wait for a list: what comes behind waits with them.
 local held = {}
 
@@ -111,12 +113,8 @@ local function lists_refuse(owner, member, is_more, op)
   elseif type(n_fans) == 'table' then
     return no_list(fans)
   end
-  if card == 0 then
-    list_check_empty(list)
-  end
-  if n_fans == 0 then
-    list_check_empty(fans)
-  end
+  is_new[list] = card == 0 and list_check_empty(list)
+  is_new[fans] = n_fans == 0 and list_check_empty(fans)
   if not is_more or most == 0 then
     return nil
   elseif card >= most then
@@ -127,9 +125,24 @@ local function lists_refuse(owner, member, is_more, op)
   end
 end
 
+local function list_take(list, entry, time)
+  if is_new[list] then
+    list_start(list, entry, time)
+  else
+    list_add(list, entry, time)
+    unsynced_add(list, entry)
+  end
+end
+
 local function lists_change(owner, member, status, ctime)
-  lists_set(owner, member, status, ctime)
-  lists_unsynced(owner, member)
+  if status == 1 then
+    local time = time_text(ctime)
+    list_take(follow_key(owner), member, time)
+    list_take(fans_key(member), owner, time)
+  else
+    lists_set(owner, member, status, ctime)
+    lists_unsynced(owner, member)
+  end
 end
 
 local function save(key, owner, member, h)

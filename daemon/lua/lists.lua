@@ -129,11 +129,23 @@ local function list_seen(key)
   end
 end
 
--- Before an event brings members into a list that is not there.
+-- Before an event brings members into a list that is not there. Returns whether
+-- there is no mark either.
 local function list_check_empty(key)
-  if (tonumber(call('HGET', LIST .. key, 'n')) or 0) > 0 then
+  local n = call('HGET', LIST .. key, 'n')
+  if n and n + 0 > 0 then
     call('HSET', LIST .. key, 'pos', 'o', 'n', 0)
   end
+  return not n
+end
+
+-- The first member of such a list, which is not synced: as list_add and unsynced_add
+-- would do it.
+local function list_start(key, member, time)
+  call('ZADD', key, time, member)
+  call('HSET', LIST .. key, 'gen', list_gen(), 'pos', 'o', 'n', 1, 'own', '1', 'at',
+       us_text(now_us()))
+  call('SADD', UNSYNCED .. key, member)
 end
 
 -- As an app wrote them that follows the recipe, or forgot to.

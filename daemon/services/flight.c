@@ -351,16 +351,18 @@ static bool is_same_owner(const struct batch_row *a, const struct batch_row *b)
            memcmp(a->owner, b->owner, a->owner_len) == 0;
 }
 
-/* Where one call of ack.lua ends: an owner is as much work as a pair. */
+/* Where one call of ack.lua ends: an owner is as much work as a pair; the lists
+ * of one, as much as two more. */
 static size_t ack_end(const struct flight *fl)
 {
     const struct batch_row *rows = fl->batch.rows;
     size_t most = (size_t)fl->engine->options->flush_claim_rows;
     size_t i = fl->rows_acked + 1;
-    size_t work = 1;
+    size_t pair = fl->engine->kind->has_lists ? 3 : 1;
+    size_t work = pair;
 
     for (; i < fl->batch.n_rows; i++) {
-        work += is_same_owner(&rows[i], &rows[i - 1]) ? 1 : 2;
+        work += pair + !is_same_owner(&rows[i], &rows[i - 1]);
         if (work > most)
             break;
     }

@@ -29,6 +29,7 @@
 #include "services/lookup.h"
 
 #define BATCH_EVENTS 128 /* events in one script call */
+#define BATCH_LISTED 64  /* the same, when each changes lists, too */
 #define MAX_BATCHES  4   /* script calls under way */
 #define HOLD_MS      500 /* how long events wait for a Redis that is away */
 #define RETRY_MS     10  /* after LOADING, BUSY and the like */
@@ -476,7 +477,12 @@ static void put_event(struct args *a, const struct pair *p,
     args_put_str(a, p->base);
 }
 
-/* Moves READY pairs into a batch until it has BATCH_EVENTS. */
+static size_t batch_max(const struct ingest *in)
+{
+    return in->lists ? BATCH_LISTED : BATCH_EVENTS;
+}
+
+/* Moves READY pairs into a batch until it is full. */
 static struct batch *batch_fill(struct ingest *in)
 {
     struct batch *b = mem_zalloc(sizeof(*b));
@@ -489,7 +495,7 @@ static struct batch *batch_fill(struct ingest *in)
     args_put_i64(&in->args, in->engine->kind->has_lists
                                 ? in->engine->options->follow_max_following
                                 : 0);
-    while (b->n_events < BATCH_EVENTS && !list_empty(&in->ready)) {
+    while ((size_t)b->n_events < batch_max(in) && !list_empty(&in->ready)) {
         struct list *node = list_pop_front(&in->ready);
         struct pair *p = LIST_ENTRY(node, struct pair, node);
 
@@ -498,7 +504,7 @@ static struct batch *batch_fill(struct ingest *in)
         if (p->missed_epoch != in->epoch)
             base_reset(p);
         LIST_FOREACH(it, &p->events) {
-            if (b->n_events >= BATCH_EVENTS)
+            if ((size_t)b->n_events >= batch_max(in))
                 break;
             put_event(&in->args, p, event_of(it));
             p->n_sent++;
@@ -530,7 +536,7 @@ static void on_turn(void *arg)
     struct ingest *in = arg;
 
     while (in->open && !list_empty(&in->ready) && in->batches < MAX_BATCHES &&
-           (in->batches == 0 || in->n_ready >= BATCH_EVENTS))
+           (in->batches == 0 || in->n_ready >= batch_max(in)))
         if (!batch_send(in))
             break;
     queue_metric(in);
