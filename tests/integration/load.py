@@ -270,7 +270,7 @@ class Load:
         return {pair: set(states) for client in self.clients
                 for pair, states in client.may_be.items()}
 
-    def check(self, redis, pg, may_be=None, unattributed=0):
+    def check(self, redis, pg, may_be=None, unattributed=0, apps=False):
         """After a drain: nothing lost, nothing doubled, all clean."""
         self.check_clients()
         if not self.count():
@@ -278,7 +278,7 @@ class Load:
         if self.evict and not self.count("evicted"):
             raise Failed("nothing was evicted")
         check_states(pg, may_be or self.may_be(), self.edges)
-        check_clean(redis, pg, unattributed)
+        check_clean(redis, pg, unattributed, apps)
 
 
 def assuming(redis, *daemons, seed, **options):
@@ -288,7 +288,8 @@ def assuming(redis, *daemons, seed, **options):
     return Load(*daemons, seed=seed, evict=redis, answers=False, **options)
 
 
-def durable(daemon, load, redis, pg, unattributed=0, may_be=None, timeout=60):
+def durable(daemon, load, redis, pg, unattributed=0, may_be=None, timeout=60,
+            apps=False):
     """Drains and checks everything; what a killed daemon left is not ours to
     drain before its lease has run out, so the record is waited for."""
     daemon.drain(timeout)
@@ -297,10 +298,10 @@ def durable(daemon, load, redis, pg, unattributed=0, may_be=None, timeout=60):
                                          "likesync:batches:follow"), 30,
                  "the batches on record to be taken over")
     daemon.drain(timeout)
-    load.check(redis, pg, may_be, unattributed)
+    load.check(redis, pg, may_be, unattributed, apps)
     if load.edges is FOLLOWS:
         check_answers(daemon, pg)
-        check_clean(redis, pg, unattributed)
+        check_clean(redis, pg, unattributed, apps)
 
 
 def copy_data(redis, target):

@@ -105,7 +105,7 @@ def test_killed_at(bed, redis, pg, edges, chain):
         daemon.start()
         load.wait_acked(200)
     durable(daemon, load, redis, pg, others.unattributed,
-            {**load.may_be(), **others.pairs})
+            {**load.may_be(), **others.pairs}, apps=True)
 
 
 @needs_faults

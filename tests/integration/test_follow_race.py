@@ -142,4 +142,5 @@ def test_lists_that_are_loaded_while_they_change(bed, pg, kills):
     assert min(reader.reads for reader in readers) > 20
     may_be = {**load.may_be(),
               **dict.fromkeys(itertools.product(STAYING, TARGETS), {1})}
-    durable(daemons[0], load, redis, pg, may_be=may_be)
+    # A list without its mark may be another's.
+    durable(daemons[0], load, redis, pg, may_be=may_be, apps=True)
