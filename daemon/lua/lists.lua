@@ -119,10 +119,13 @@ local function list_has_gone(n, card)
   return n > 0 and 2 * card <= n
 end
 
--- A list in which others may have changed members.
+-- A list in which others may have changed members; or, as all that is done to lists
+-- here, no sorted set, which is left alone.
 local function list_seen(key)
-  local n, card = call('HGET', LIST .. key, 'n'), call('ZCARD', key)
-  if not n then
+  local n, card = call('HGET', LIST .. key, 'n'), pcall_redis('ZCARD', key)
+  if type(card) == 'table' then
+    return
+  elseif not n then
     list_mark(key, 1)
   elseif not list_has_gone(n + 0, card) then
     call('HSET', LIST .. key, 'n', card)
@@ -169,7 +172,7 @@ local function lists_set_others(owner, member, status, ctime)
 end
 
 local function list_has_only(key, member)
-  local card = call('ZCARD', key)
+  local card = pcall_redis('ZCARD', key)
   return card == 0 or (card == 1 and call('ZSCORE', key, member))
 end
 

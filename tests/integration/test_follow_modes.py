@@ -451,6 +451,34 @@ def test_members_that_nobody_adopted_stay(bed, redis, pg, first, idle_ttl):
     assert set(edges_of(pg)) == {(1, 4)}
 
 
+@pytest.mark.parametrize("known", [False, True], ids=["cold", "known"])
+def test_hashes_of_an_app_whose_lists_are_plain_sets(bed, redis, pg, known):
+    """They are flushed, what is beside them too, and the sets stay."""
+    daemon = bed.daemon(redis, pg)
+    keys = redis.client()
+    with asking(daemon) as ask:
+        if known:
+            assert ask("FOLLOW", 1, 2) == 1
+            daemon.drain()
+            keys.delete("1:follow", "2:fans")
+        keys.sadd("1:follow", 2, 3)
+        keys.sadd("2:fans", 1)
+        with flusher_paused(daemon):
+            assert ask("FOLLOW", 7, 6) == 1
+            now = int(time.time()) + 1
+            keys.hset("user_follow_1_2", mapping={
+                "status": 0, "user_id": 1, "followee_id": 2, "mtime": now})
+            keys.sadd("user_follow_set_1", 2)
+            keys.sadd("follow_set", 1)
+        daemon.drain()
+        assert FOLLOWS.rows(pg) == {(1, 2): 0, (7, 6): 1}
+        assert keys.smembers("1:follow") == {"2", "3"}
+        assert ttls(redis, "1:follow", "2:fans")[::2] == [-1, -1]
+        assert ask("FOLLOWCOUNT", 7, 6) == [[1, 0], [0, 1]]
+    harness.check_exact(pg)
+    assert not keys.keys("likesync:unsynced:*")
+
+
 # ---- two daemons ----
 
 HASTY = {"flush_interval_ms": 1, "flush_batch_rows": 30,
