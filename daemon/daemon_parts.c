@@ -180,7 +180,8 @@ void daemon_services_start(struct daemon *d)
     d->pages = gate_new(GATE_PAGES, &d->options->pg_lookup_timeout_ms);
     for (int i = 0; i < EDGE_COUNT; i++)
         service_start(d, (enum edge_index)i);
-    d->counts = counts_new(&d->services[EDGE_LIKE].engine);
+    d->counts = counts_new(&d->services[EDGE_LIKE].engine,
+                           d->services[EDGE_LIKE].lookup);
     d->follow_counts =
         follow_counts_new(&d->services[EDGE_FOLLOW].engine, d->list_loads);
     d->adopt = adopt_new(d->services, &d->loop);

@@ -13,7 +13,8 @@ local now = now_us()
 local gen = tonumber(call('HGET', STATE, 'gen')) or 0
 
 -- The usual case, without numbers: the pair is as it was written, PostgreSQL
--- took it, no generation is to be kept. nil: not that.
+-- took it, no generation is to be kept. nil: not that; else the change in belief,
+-- and whether `synced` moved by the opposite.
 local function ack_usual(key, owner, member, v, row)
   local ps, pm = ARGV[row + 2], ARGV[row + 3]
   local synced, m = v[3], v[2]
@@ -27,7 +28,7 @@ local function ack_usual(key, owner, member, v, row)
   if LISTS then
     lists_synced(owner, member, idle_ttl)
   end
-  return byte(synced) - byte(ps)
+  return byte(synced) - byte(ps), true
 end
 
 local function is_dirty_pair(owner, member)
@@ -47,16 +48,17 @@ local function ack_edge(key, owner, member, h, ps, pm, written, note, others)
     if LISTS and not h and not is_dirty_pair(owner, member) then
       lists_synced(owner, member, idle_ttl)
     end
-    return 0
+    return 0, false
   end
   local dead = sub(note, 1, 1) == 'd'
   if pm < h.sm then             -- an ack older than the last one
     if not dead then
-      return 0
+      return 0, true
     end
     ps, pm = h.syn, h.sm
   end
   local before = h.st - h.syn
+  local known = h.gen == gen and not h.assumed and not h.others and not dead
   local newer = h.m > ((dead and written > pm) and written or pm)
   local changed = false
   if not newer and not h.others then
@@ -87,18 +89,22 @@ local function ack_edge(key, owner, member, h, ps, pm, written, note, others)
       end
     end
   end
-  return h.st - h.syn - before
+  return h.st - h.syn - before, known and not changed
 end
 
--- The pair of ARGV[row ...]. Returns the change in belief.
+-- The pair of ARGV[row ...]. Returns the change in belief, and whether the base of
+-- the owner's total moves by the opposite.
 local function ack(row)
   local owner, member = ARGV[row], ARGV[row + 1]
   local key = edge_key(owner, member)
   local v = LISTS and pcall_redis('HMGET', key, 'status', 'mtime', 'synced', 'ctime',
                                   'others')
             or edge_fields(key)
-  return ack_usual(key, owner, member, v, row)
-    or ack_edge(key, owner, member, edge_read(key, v), ARGV[row + 2] + 0,
+  local change, known = ack_usual(key, owner, member, v, row)
+  if change then
+    return change, known
+  end
+  return ack_edge(key, owner, member, edge_read(key, v), ARGV[row + 2] + 0,
                 ARGV[row + 3] + 0, ARGV[row + 4] + 0, ARGV[row + 5],
                 v[5])
 end
@@ -116,6 +122,9 @@ local function ack_lost(row)
      and not is_dirty_pair(owner, member) then
     call('DEL', key)
   end
+  if COUNTER_PRE then
+    call('DEL', count_key(owner))
+  end
   if LISTS then
     list_doubt(follow_key(owner))
     list_doubt(fans_key(member))
@@ -127,6 +136,7 @@ for row = 4, #ARGV, 6 do
   fields[#fields + 1] = ARGV[row] .. ' ' .. ARGV[row + 1]
 end
 local owners, n, delta, at = {}, {}, {}, {}
+local moves, unknown = {}, {}  -- of the bases of totals
 local on_record = #fields > 0 and call('HMGET', record, unpack(fields)) or {}
 for i = 1, #fields do
   if not on_record[i] then
@@ -137,15 +147,21 @@ for i = 1, #fields do
     local k = at[owner]
     if not k then
       k = #owners + 1
-      at[owner], owners[k], n[k], delta[k] = k, owner, 0, 0
+      at[owner], owners[k], n[k], delta[k], moves[k] = k, owner, 0, 0, 0
     end
+    local change, known = ack(row)
     here[#here + 1] = fields[i]
-    n[k], delta[k] = n[k] + 1, delta[k] + ack(row)
+    n[k], delta[k] = n[k] + 1, delta[k] + change
+    moves[k] = moves[k] - change
+    unknown[k] = unknown[k] or not known
   end
 end
 if #here > 0 then
   call('HINCRBY', STATE, 'epoch', 1)
   call('HDEL', record, unpack(here))
+  if COUNTER_PRE then
+    counts_move(owners, moves, unknown)
+  end
   owners_settle(owners, n, delta, now)
 end
 local left = call('HLEN', record)

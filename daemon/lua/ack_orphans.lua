@@ -12,6 +12,9 @@ for i = 2, #ARGV, 2 do
   end
 end
 if #owners > 0 then
+  for _, owner in ipairs(owners) do
+    call('DEL', count_key(owner))
+  end
   call('HINCRBY', STATE, 'epoch', 1)
   owners_settle(owners, n, deltas, now)
 end

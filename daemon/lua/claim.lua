@@ -6,10 +6,10 @@
 --   ARGV: batch, orphan batch ("" when the batch goes on: no second looks; the
 --     ledger adds a delta once per orphan batch and owner), lease_ms, max, 1 when
 --     a pass may be started
--- Reply: now, floor for the ledger, owners left in this pass, number of rows,
--- rows of 6 (rows.lua, row_put), number of orphans, pairs of owner and delta,
--- owners that are no ids, or whose keys hold something else: they leave the
--- registry.
+-- Reply: now, floor for the ledger, owners left in this pass without those on hold,
+-- number of rows, rows of 6 (rows.lua, row_put), number of orphans, pairs of owner
+-- and delta, owners that are no ids, or whose keys hold something else: they leave
+-- the registry.
 call('DEL', 'likesync:none')   -- a first write that is allowed at maxmemory
 local batch, orphan_batch, lease, max = ARGV[1], ARGV[2], ARGV[3], ARGV[4] + 0
 local GRACE = SECOND / 4       -- others' commands for one event may come apart
@@ -31,6 +31,8 @@ end
 local HEAD = 4                 -- of the reply, filled in at its end
 local out, n_rows, seen, orphans, bad = {0, 0, 0, 0}, 0, 0, {}, {}
 local record, orphan_record = {}, {}
+local is_any_held = COUNTER_PRE and call('EXISTS', HOLD) == 1
+local held = {}                -- registry and owner of those left alone
 local takers, n_taken, taker_at = {}, {}, {} -- owners, and how many rows of each
 
 -- A second look at what could not be explained: pairs whose hash was missing,
@@ -174,11 +176,18 @@ local function take(owner, from)
   end
 end
 
+local function is_held(owner)
+  local till = is_any_held and call('ZSCORE', HOLD, owner)
+  return till and till + 0 > now
+end
+
 -- Owners of `registry`, whose pairs are in `prefix`..owner. False: none there.
 local function take_some(registry, prefix)
   local owners, back = call('SPOP', registry, math.min(OWNERS, max - seen)), {}
   for _, owner in ipairs(owners) do
-    if seen < max then
+    if is_held(owner) then
+      held[#held + 1], held[#held + 2] = registry, owner
+    elseif seen < max then
       take(owner, prefix .. owner)
     else
       back[#back + 1] = owner
@@ -202,6 +211,10 @@ if goes_on() then
   end
 end
 
+for i = 1, #held, 2 do
+  call('SADD', held[i], held[i + 1])
+end
+
 local function put_on_record(id, fields)
   for i = 1, #fields, 1000 do
     call('HSET', BATCH .. id, unpack(fields, i, math.min(i + 999, #fields)))
@@ -223,7 +236,7 @@ if #orphans > 0 then
 end
 
 out[1], out[2], out[3], out[4] = us_text(now), us_text(high),
-  call('SCARD', PASS) + call('SCARD', PARTS), n_rows
+  call('SCARD', PASS) + call('SCARD', PARTS) - #held / 2, n_rows
 out[#out + 1] = #orphans / 2
 for i = 1, #orphans do
   out[#out + 1] = orphans[i]

@@ -35,6 +35,8 @@ local ON_RECORD = 'likesync:onrecord:' .. KIND -- owner -> its pairs on record
 local BATCHES = 'likesync:batches:' .. KIND -- batch -> watermark while it lives
 local LEASES = 'likesync:leases:' .. KIND   -- batch -> end of its lease
 local BATCH = 'likesync:batch:'             -- .. id: the record itself
+local COUNT = 'likesync:count:' .. KIND .. ':' -- generation:owner -> base of a total
+local HOLD = 'likesync:hold:' .. KIND       -- owners that claims leave alone until
 local SECOND = 1000000
 local AT_AHEAD = 60 * SECOND
 -- What PostgreSQL was asked longer ago does not count: it may be older than what a
@@ -206,6 +208,39 @@ end
 
 local function counter_key(owner)
   return COUNTER_PRE .. owner .. COUNTER_POST
+end
+
+local generation_text
+
+local function generation()
+  generation_text = generation_text or call('HGET', STATE, 'gen') or '0'
+  return generation_text
+end
+
+-- The base of an owner's total: what PostgreSQL has, as Redis believes. The total is
+-- the base and the counter. It is kept while both are known to be right together
+-- (counts_keep.lua), and the acks move or drop it. An older generation's is never
+-- read.
+local function count_key(owner)
+  return COUNT .. generation() .. ':' .. owner
+end
+
+-- What an ack changed: moves[i] of owners[i]; or its base is not known any more.
+local function counts_move(owners, moves, unknown)
+  local keys, drop = {}, {}
+  for i, owner in ipairs(owners) do
+    keys[i] = count_key(owner)
+  end
+  for i, base in ipairs(call('MGET', unpack(keys))) do
+    if base and unknown[i] then
+      drop[#drop + 1] = keys[i]
+    elseif base and moves[i] ~= 0 then
+      call('INCRBY', keys[i], moves[i])
+    end
+  end
+  if #drop > 0 then
+    call('DEL', unpack(drop))
+  end
 end
 
 local function is_dirty(owner)

@@ -1,11 +1,17 @@
 -- SPDX-License-Identifier: MIT
--- Reads counters. ARGV: owners.
--- Reply: the epoch (it moves with every claim and every ack), then per owner
--- its counter and how many of its pairs are on record.
+-- Reads totals. ARGV: owners.
+-- Reply: the epoch (it moves with every claim, reload and ack), then per owner its
+-- total, or nothing when its base is not kept.
 local out = {tonumber(call('HGET', STATE, 'epoch')) or 0}
-for i = 1, #ARGV do
-  local value = pcall_redis('GET', counter_key(ARGV[i]))
-  out[2 * i] = type(value) == 'string' and value or '0'
-  out[2 * i + 1] = tonumber(call('HGET', ON_RECORD, ARGV[i])) or 0
+for from = 1, #ARGV, 250 do
+  local to, keys = math.min(from + 249, #ARGV), {}
+  for i = from, to do
+    keys[#keys + 1], keys[#keys + 2] = count_key(ARGV[i]), counter_key(ARGV[i])
+  end
+  local values = call('MGET', unpack(keys))
+  for i = 1, #values, 2 do
+    local base = values[i]
+    out[#out + 1] = base and base + (tonumber(values[i + 1]) or 0)
+  end
 end
 return out

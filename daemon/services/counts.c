@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* like_count + counter is exact when no batch of the post is between its commit
- * and its ack.
+/* A total is a base, kept in Redis, and the counter (lua/counts.lua).
  *
- * Happy path: counters and epoch → like_count → counters and epoch again: the
- * epoch is the same and nothing is on record, so like_count did not move in
- * between, and the second counters are added. Otherwise again, PAUSE_MS later.
- * Failure modes: Redis or PostgreSQL away, too much under way: the whole is
- * refused. */
+ * Happy path: the totals and the epoch → for those whose base is not kept: what
+ * PostgreSQL counts → counts_keep.lua keeps it, since the epoch is the same and
+ * nothing of the owner is on record. What it does not keep is asked for again,
+ * PAUSE_MS later; from then on claims leave such an owner alone for a moment, so
+ * that it comes to rest. Pairs from an older Redis are looked up and merged
+ * first. Failure modes: Redis or PostgreSQL away, too much under way, an owner
+ * that does not come to rest in time: the whole is refused. */
 #include "services/counts.h"
 
 #include <assert.h>
@@ -14,179 +15,371 @@
 #include <string.h>
 
 #include "adapters/timer.h"
+#include "base/clock.h"
 #include "base/list.h"
 #include "base/mem.h"
 #include "core/pgarray.h"
 #include "services/engine.h"
 #include "services/gate.h"
+#include "services/lookup.h"
 
 #define PAUSE_MS   3
 /* A call takes a place in the queue of the pool, which is short. */
 #define COST       2048
 #define OWNER_COST 64
+/* Pairs of an older Redis that are merged at a time. */
+#define STALE_MAX  500
 
 struct counts {
     const struct engine *engine; /* ref */
+    struct lookup *lookup;       /* ref */
     struct list calls;
+};
+
+/* A pair that is merged. */
+struct stale {
+    struct call *call; /* ref */
+    int owner_at;      /* in `pairs` */
+    struct lookup_state row;
 };
 
 struct call {
     struct list node;
-    const struct engine *engine; /* ref */
+    struct counts *counts; /* ref */
     struct gate_pass pass;
-    size_t n;
-    int64_t *totals;    /* owned: like_count, then with the counter */
-    struct args owners; /* for the script */
-    struct buf ids;     /* for the query */
+    struct args owners; /* all of them */
+    int64_t *totals;    /* owned: of all */
+    int *missing;       /* owned: those that are not known yet */
+    int n_missing;
+    int64_t *bases;  /* owned: what PostgreSQL counts of these */
+    struct args out; /* of the script under way */
+    struct buf ids;  /* for the query */
     struct pg_param param;
     struct pg_stmt stmt;
     struct timer *timer; /* owned: the next try */
+    uint64_t deadline_ms;
     int tries;
-    int64_t epoch; /* of the first reading; -1: something was on record */
+    int64_t epoch;
+    int64_t redis_us;
+    struct args pairs;   /* to be merged: owner, member, ... */
+    struct stale *stale; /* owned: the same */
+    int n_stale;
+    int waiting;     /* lookups of these, and one while asking */
+    const char *why; /* static: an error reply of one of them */
     counts_on_done cb;
     void *arg;
 };
 
-static void first_reading(struct call *c);
+/* ---- the end ---- */
 
 static void call_free(struct call *c)
 {
     list_remove(&c->node);
     timer_free(c->timer);
     args_free(&c->owners);
+    args_free(&c->out);
+    args_free(&c->pairs);
     buf_free(&c->ids);
     free(c->totals);
+    free(c->missing);
+    free(c->bases);
+    free(c->stale);
     free(c);
+}
+
+static const struct engine *engine_of(const struct call *c)
+{
+    return c->counts->engine;
 }
 
 /* `why`: an error reply, or NULL. */
 static void done(struct call *c, const char *why)
 {
     c->cb(c->arg, why ? NULL : c->totals, why);
-    gate_leave(c->engine->reads, &c->pass);
+    gate_leave(engine_of(c)->reads, &c->pass);
     call_free(c);
 }
 
-static void done_redis(struct call *c, int rc)
+static void send(struct call *c, enum script_id script, redis_on_reply cb)
 {
-    done(c, rc == REDIS_BUSY ? "TRYAGAIN Redis has too much to do"
-                             : "UNAVAILABLE Redis is away");
+    const struct engine *e = engine_of(c);
+    /* Until the generation is raised, a Redis that came back older would be
+     * believed. */
+    int rc =
+        e->open ? args_send(&c->out, e, script, cb, c) : REDIS_NOT_CONNECTED;
+
+    if (rc != 0)
+        done(c, rc == REDIS_BUSY ? "TRYAGAIN Redis has too much to do"
+                                 : "UNAVAILABLE Redis is away");
 }
 
-/* The epoch of a reply; -1 when a pair is on record. */
-static int64_t epoch_of(const struct call *c, const struct redis_value *v)
+static const char *arg_at(const struct args *a, int i, size_t *len_r)
 {
-    for (size_t i = 0; i < c->n; i++)
-        if (redis_value_int(redis_value_at(v, 2 * i + 2)) != 0)
-            return -1;
-    return redis_value_int(redis_value_at(v, 0));
+    size_t from = i ? a->ends[i - 1] : 0;
+
+    *len_r = a->ends[i] - from;
+    return a->text.data + from;
+}
+
+static void put_owner(struct call *c, int i)
+{
+    size_t len;
+    const char *owner = arg_at(&c->owners, c->missing[i], &len);
+
+    args_put(&c->out, owner, len);
+}
+
+/* ---- totals that are kept ---- */
+
+static void ask_postgres(struct call *c);
+
+/* Takes the totals of a reply, of `missing` in order; what has none stays. */
+static void take_totals(struct call *c, const struct redis_value *v)
+{
+    int n = 0;
+
+    for (int i = 0; i < c->n_missing; i++) {
+        const struct redis_value *total = redis_value_at(v, (size_t)i + 1);
+
+        if (redis_value_type(total) == REDIS_T_NIL)
+            c->missing[n++] = c->missing[i];
+        else
+            c->totals[c->missing[i]] = redis_value_int(total);
+    }
+    c->n_missing = n;
 }
 
 static bool is_reply(const struct call *c, enum redis_outcome outcome,
                      const struct redis_value *v)
 {
-    return outcome == REDIS_OK && redis_value_len(v) == 2 * c->n + 1;
+    return outcome == REDIS_OK && redis_value_len(v) > (size_t)c->n_missing;
 }
 
-static void on_second(void *arg, enum redis_outcome outcome,
-                      const struct redis_value *v)
+static void on_read(void *arg, enum redis_outcome outcome,
+                    const struct redis_value *v)
 {
     struct call *c = arg;
-    int64_t epoch;
 
     if (!is_reply(c, outcome, v)) {
         done(c, "UNAVAILABLE Redis did not answer");
         return;
     }
-    epoch = epoch_of(c, v);
-    if ((epoch < 0 || epoch != c->epoch) && ++c->tries < COUNTS_TRIES) {
-        timer_start(c->timer, PAUSE_MS, 0);
-        return;
-    }
-    for (size_t i = 0; i < c->n; i++)
-        c->totals[i] += redis_value_int(redis_value_at(v, 2 * i + 1));
-    done(c, NULL);
+    c->epoch = redis_value_int(redis_value_at(v, 0));
+    take_totals(c, v);
+    if (c->n_missing == 0)
+        done(c, NULL);
+    else
+        ask_postgres(c);
 }
 
-static void read_totals(struct call *c, const struct pg_result *r)
+static void read_totals(void *arg)
+{
+    struct call *c = arg;
+
+    args_clear(&c->out);
+    for (int i = 0; i < c->n_missing; i++)
+        put_owner(c, i);
+    send(c, SCRIPT_COUNTS, on_read);
+}
+
+/* ---- pairs from an older Redis ---- */
+
+static void again(struct call *c)
+{
+    if (clock_monotonic_ms() >= c->deadline_ms)
+        done(c, "TRYAGAIN the likes are just being written");
+    else
+        timer_start(c->timer, PAUSE_MS, 0);
+}
+
+static void on_merged(void *arg, enum redis_outcome outcome,
+                      const struct redis_value *v)
+{
+    (void)v;
+    if (outcome == REDIS_OK)
+        again(arg);
+    else
+        done(arg, "UNAVAILABLE Redis did not answer");
+}
+
+static void merge_done_one(struct call *c)
+{
+    if (--c->waiting > 0)
+        return;
+    if (c->why) {
+        done(c, c->why);
+        return;
+    }
+    args_clear(&c->out);
+    args_put_i64(&c->out, c->redis_us);
+    for (int i = 0; i < c->n_stale; i++) {
+        const struct stale *s = &c->stale[i];
+
+        for (int k = 0; k < 2; k++) {
+            size_t len;
+            const char *id = arg_at(&c->pairs, s->owner_at + k, &len);
+
+            args_put(&c->out, id, len);
+        }
+        args_put_i64(&c->out, s->row.status);
+        args_put_i64(&c->out, s->row.mtime_us);
+        args_put_i64(&c->out, s->row.ctime_us);
+    }
+    send(c, SCRIPT_MERGE, on_merged);
+}
+
+static void on_stale(void *arg, const struct lookup_state *state)
+{
+    struct stale *s = arg;
+
+    if (state)
+        s->row = *state;
+    else
+        s->call->why = "UNAVAILABLE PostgreSQL did not answer";
+    merge_done_one(s->call);
+}
+
+static void look_up(struct call *c, struct stale *s)
+{
+    size_t owner_len, member_len;
+    const char *owner = arg_at(&c->pairs, s->owner_at, &owner_len);
+    const char *member = arg_at(&c->pairs, s->owner_at + 1, &member_len);
+    int rc = lookup_submit(c->counts->lookup, owner, owner_len, member,
+                           member_len, on_stale, s);
+
+    if (rc == 0)
+        c->waiting++;
+    else if (rc == LOOKUP_FULL)
+        c->why = "TRYAGAIN too many lookups are waiting";
+    else
+        c->why = "UNAVAILABLE PostgreSQL is away";
+}
+
+/* Owners and members from `i` on in the reply of counts_keep.lua. */
+static void merge(struct call *c, const struct redis_value *v, size_t i)
+{
+    const struct engine *e = engine_of(c);
+    size_t n = redis_value_len(v);
+
+    args_clear(&c->pairs);
+    if (!c->stale)
+        c->stale = mem_alloc(STALE_MAX * sizeof(*c->stale));
+    c->n_stale = 0;
+    for (; i + 1 < n && c->n_stale < STALE_MAX; i += 2) {
+        size_t owner_len, member_len;
+        const char *owner = redis_value_str(redis_value_at(v, i), &owner_len);
+        const char *member =
+            redis_value_str(redis_value_at(v, i + 1), &member_len);
+
+        if (id_check_key(e->owner_type, owner, owner_len) != 0 ||
+            id_check_key(e->member_type, member, member_len) != 0)
+            continue;
+        c->stale[c->n_stale++] =
+            (struct stale){.call = c, .owner_at = c->pairs.n};
+        args_put(&c->pairs, owner, owner_len);
+        args_put(&c->pairs, member, member_len);
+    }
+    c->waiting = 1;
+    c->why = NULL;
+    for (int k = 0; k < c->n_stale && !c->why; k++)
+        look_up(c, &c->stale[k]);
+    merge_done_one(c);
+}
+
+/* ---- totals that are not kept ---- */
+
+static void on_kept(void *arg, enum redis_outcome outcome,
+                    const struct redis_value *v)
+{
+    struct call *c = arg;
+    size_t pairs_at = (size_t)c->n_missing + 2;
+
+    if (outcome != REDIS_OK || redis_value_len(v) < pairs_at) {
+        done(c, "UNAVAILABLE Redis did not answer");
+        return;
+    }
+    c->redis_us = redis_value_int(redis_value_at(v, pairs_at - 1));
+    take_totals(c, v);
+    c->tries++;
+    if (c->n_missing == 0)
+        done(c, NULL);
+    else if (redis_value_len(v) > pairs_at)
+        merge(c, v, pairs_at);
+    else
+        again(c);
+}
+
+static void read_bases(struct call *c, const struct pg_result *r)
 {
     int len;
 
-    memset(c->totals, 0, c->n * sizeof(*c->totals));
+    memset(c->bases, 0, (size_t)c->n_missing * sizeof(*c->bases));
     for (int row = 0; row < pg_result_rows(r, 0); row++) {
         int64_t n = pgvalue_i64(pg_result_value(r, 0, row, 0, &len));
 
-        if (n >= 1 && (size_t)n <= c->n)
-            c->totals[n - 1] = pgvalue_i64(pg_result_value(r, 0, row, 1, &len));
+        if (n >= 1 && n <= c->n_missing)
+            c->bases[n - 1] = pgvalue_i64(pg_result_value(r, 0, row, 1, &len));
     }
 }
 
-static void on_totals(void *arg, enum pg_outcome outcome,
-                      const struct pg_result *r)
+static void on_bases(void *arg, enum pg_outcome outcome,
+                     const struct pg_result *r)
 {
     struct call *c = arg;
-    int rc;
 
     if (outcome != PG_DONE) {
         done(c, "UNAVAILABLE PostgreSQL did not answer");
         return;
     }
-    read_totals(c, r);
-    rc = args_send(&c->owners, c->engine, SCRIPT_COUNTS, on_second, c);
-    if (rc != 0)
-        done_redis(c, rc);
+    read_bases(c, r);
+    args_clear(&c->out);
+    args_put_i64(&c->out, c->epoch);
+    args_put_i64(&c->out, engine_of(c)->options->cache_ttl_s);
+    args_put_i64(&c->out, c->tries > 0);
+    for (int i = 0; i < c->n_missing; i++) {
+        put_owner(c, i);
+        args_put_i64(&c->out, c->bases[i]);
+    }
+    send(c, SCRIPT_COUNTS_KEEP, on_kept);
 }
 
 static void ask_postgres(struct call *c)
 {
+    const struct engine *e = engine_of(c);
     const struct pg_job job = {
         .stmts = &c->stmt,
         .n_stmts = 1,
-        .timeout_ms = (unsigned)c->engine->options->pg_lookup_timeout_ms,
-        .cb = on_totals,
+        .timeout_ms = (unsigned)e->options->pg_lookup_timeout_ms,
+        .cb = on_bases,
         .arg = c,
     };
-    int rc = pg_submit(c->engine->pg, PG_LANE_LOOKUP, &job);
+    int rc;
 
+    buf_clear(&c->ids, 4096);
+    pgarray_begin(&c->ids, id_type_oid(e->owner_type), (uint32_t)c->n_missing);
+    for (int i = 0; i < c->n_missing; i++) {
+        size_t len;
+        const char *owner = arg_at(&c->owners, c->missing[i], &len);
+
+        pgarray_put_id(&c->ids, e->owner_type, owner, len);
+    }
+    c->param = (struct pg_param){id_type_array_oid(e->owner_type), c->ids.data,
+                                 (int)c->ids.len};
+    c->stmt = (struct pg_stmt){e->kind->sql_totals, &c->param, 1};
+    rc = pg_submit(e->pg, PG_LANE_LOOKUP, &job);
     if (rc != 0)
         done(c, rc == PG_BUSY ? "TRYAGAIN PostgreSQL has too much to do"
                               : "UNAVAILABLE PostgreSQL is away");
 }
 
-static void on_first(void *arg, enum redis_outcome outcome,
-                     const struct redis_value *v)
-{
-    struct call *c = arg;
+/* ---- public ---- */
 
-    if (!is_reply(c, outcome, v)) {
-        done(c, "UNAVAILABLE Redis did not answer");
-        return;
-    }
-    c->epoch = epoch_of(c, v);
-    if (c->epoch < 0 && ++c->tries < COUNTS_TRIES)
-        timer_start(c->timer, PAUSE_MS, 0);
-    else
-        ask_postgres(c);
-}
-
-static void first_reading(struct call *c)
-{
-    int rc = args_send(&c->owners, c->engine, SCRIPT_COUNTS, on_first, c);
-
-    if (rc != 0)
-        done_redis(c, rc);
-}
-
-static void on_timer(void *arg)
-{
-    first_reading(arg);
-}
-
-struct counts *counts_new(const struct engine *e)
+struct counts *counts_new(const struct engine *e, struct lookup *lookup)
 {
     struct counts *counts = mem_zalloc(sizeof(*counts));
 
     counts->engine = e;
+    counts->lookup = lookup;
     list_init(&counts->calls);
     return counts;
 }
@@ -196,7 +389,7 @@ static void on_turn(void *arg, const char *why)
     struct call *c = arg;
 
     if (!why) {
-        first_reading(c);
+        read_totals(c);
         return;
     }
     c->cb(c->arg, NULL, why);
@@ -220,20 +413,20 @@ void counts_get(struct counts *counts, const struct counts_owner *owners,
 
     assert(n <= COUNTS_MAX);
     list_push_back(&counts->calls, &c->node);
-    c->engine = e;
-    c->n = n;
+    c->counts = counts;
     c->totals = mem_zalloc(n * sizeof(*c->totals));
-    c->timer = timer_new(e->loop, on_timer, c);
+    c->missing = mem_alloc(n * sizeof(*c->missing));
+    c->bases = mem_alloc(n * sizeof(*c->bases));
+    c->timer = timer_new(e->loop, read_totals, c);
+    c->deadline_ms =
+        clock_monotonic_ms() + (uint64_t)e->options->pg_lookup_timeout_ms;
     c->cb = cb;
     c->arg = arg;
-    pgarray_begin(&c->ids, id_type_oid(e->owner_type), (uint32_t)n);
     for (size_t i = 0; i < n; i++) {
         args_put(&c->owners, owners[i].key, owners[i].len);
-        pgarray_put_id(&c->ids, e->owner_type, owners[i].key, owners[i].len);
+        c->missing[i] = (int)i;
     }
-    c->param = (struct pg_param){id_type_array_oid(e->owner_type), c->ids.data,
-                                 (int)c->ids.len};
-    c->stmt = (struct pg_stmt){e->kind->sql_totals, &c->param, 1};
+    c->n_missing = (int)n;
     gate_enter(e->reads, &c->pass, COST + n * OWNER_COST + c->owners.text.len,
                on_turn, c);
 }

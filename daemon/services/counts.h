@@ -8,6 +8,7 @@
 
 struct counts;
 struct engine;
+struct lookup;
 
 struct counts_owner {
     const char *key; /* ref, key form; copied by counts_get */
@@ -19,18 +20,17 @@ struct counts_owner {
 typedef void (*counts_on_done)(void *arg, const int64_t *totals,
                                const char *why);
 
-struct counts *counts_new(const struct engine *e);
+struct counts *counts_new(const struct engine *e, struct lookup *lookup);
 /* Those that wait are refused. The connections must be freed before. */
 void counts_free(struct counts *counts);
 
-/* Two round trips to Redis and one query. The totals are exact when none of the
- * owners has pairs on record and nothing is claimed or acked meanwhile; as long
- * as that is not so it asks again, COUNTS_TRIES times, and then answers what it
- * has: it may be off by what is between commit and ack. Exactly one callback,
- * perhaps before this returns. */
-#define COUNTS_TRIES 40
 /* Owners at a time: all are read by one script call. */
-#define COUNTS_MAX   1024
+#define COUNTS_MAX 1024
+/* One round trip to Redis when all totals are kept there; else one query and a
+ * second round trip that keeps them, which is repeated while an owner's rows are
+ * just being written, for postgres.lookup_timeout_ms. Each total is exact: what
+ * the events that were answered come to, one after the other. Exactly one
+ * callback, perhaps before this returns. */
 void counts_get(struct counts *counts, const struct counts_owner *owners,
                 size_t n, counts_on_done cb, void *arg);
 

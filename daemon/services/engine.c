@@ -23,6 +23,8 @@ static const struct {
     {SCRIPT_RECOVER, "recover", lua_recover},
     {SCRIPT_STATE, "state", lua_state},
     {SCRIPT_COUNTS, "counts", lua_counts},
+    {SCRIPT_COUNTS_KEEP, "counts_keep", lua_counts_keep},
+    {SCRIPT_MERGE, "merge", lua_merge},
     {SCRIPT_ADOPT_HASHES, "adopt_hashes", lua_adopt_hashes},
     {SCRIPT_LIST_BEGIN, "list_begin", lua_list_begin},
     {SCRIPT_LIST_LOAD, "list_load", lua_list_load},

@@ -24,6 +24,8 @@ enum script_id {
     SCRIPT_RECOVER,
     SCRIPT_STATE,
     SCRIPT_COUNTS,
+    SCRIPT_COUNTS_KEEP,
+    SCRIPT_MERGE,
     SCRIPT_ADOPT_HASHES,
     /* of kinds with lists: */
     SCRIPT_LIST_BEGIN,
