@@ -300,6 +300,7 @@ def test_what_is_installed_is_complete(installed):
     for file in ("sbin/likesyncd", "bin/likesyncctl",
                  "share/likesyncd/sql/schema.sql",
                  "share/likesyncd/sql/roles.sql",
+                 "share/likesyncd/sql/views.sql",
                  "share/doc/likesyncd/README.md",
                  "share/doc/likesyncd/CHANGELOG.md",
                  "share/doc/likesyncd/LICENSE",
