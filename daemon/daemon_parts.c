@@ -15,6 +15,7 @@
 #include "services/ingest.h"
 #include "services/lists.h"
 #include "services/lookup.h"
+#include "services/recall.h"
 #include "services/schema.h"
 
 /* ---- backends ---- */
@@ -157,6 +158,8 @@ static void service_start(struct daemon *d, enum edge_index kind)
     e->scripts = d->scripts + d->n_scripts;
     d->n_scripts += engine_scripts_make(e->kind, e->lists, e->scripts);
     snprintf(e->instance, sizeof(e->instance), "%s", d->instance);
+    s->recall = recall_new(metric_of(M_RECALL_ENTRIES_LIKE, (int)kind));
+    e->recall = s->recall;
     s->lookup = lookup_new(e);
     if (e->lists)
         d->list_loads = lists_new(e, s->lookup);
@@ -169,6 +172,7 @@ static void service_free(struct service *s)
 {
     ingest_free(s->ingest);
     flusher_free(s->flusher);
+    recall_free(s->recall);
 }
 
 void daemon_services_start(struct daemon *d)
@@ -194,6 +198,8 @@ void daemon_services_start(struct daemon *d)
         .arg = d,
     };
     d->recovery = recovery_new(d->services, &d->recovery_events);
+    for (int i = 0; i < EDGE_COUNT; i++)
+        d->services[i].engine.redis_info = recovery_info(d->recovery);
 }
 
 /* Whoever answers goes before those who wait: the connections, the lookups, the

@@ -66,6 +66,12 @@
       "Pairs asked for in these queries.")                                     \
     X(LOOKUP_FAILURES, COUNTER, "likesyncd_lookup_failures_total", "",         \
       "Such queries that failed or timed out.")                                \
+    X(RECALL_HITS, COUNTER, "likesyncd_recall_hits_total", "",                 \
+      "Unknown pairs of which it was remembered what PostgreSQL said.")        \
+    X(RECALL_ENTRIES_LIKE, GAUGE, "likesyncd_recall_entries", "kind=\"like\"", \
+      "Pairs of which that is remembered.")                                    \
+    X(RECALL_ENTRIES_FOLLOW, GAUGE, "likesyncd_recall_entries",                \
+      "kind=\"follow\"", "")                                                   \
     X(REDIS_UP, GAUGE, "likesyncd_redis_up", "",                               \
       "1 when Redis is connected and ready.")                                  \
     X(REDIS_RECONNECTS, COUNTER, "likesyncd_redis_reconnects_total", "",       \

@@ -110,7 +110,8 @@ local function ack(row)
 end
 
 -- A pair that is on the record no more: it was acked already, or Redis has lost
--- the record. Then what was looked up before this write and is kept is too old.
+-- the record. Then what was looked up before this write and is kept is too old, here
+-- or by a daemon (services/recall.c).
 local function ack_lost(row)
   local owner, member, pm = ARGV[row], ARGV[row + 1], ARGV[row + 3] + 0
   local key = edge_key(owner, member)
@@ -125,6 +126,7 @@ local function ack_lost(row)
   if COUNTER_PRE then
     call('DEL', count_key(owner))
   end
+  call('HSET', STATE, 'since', us_text(now))
   if LISTS then
     list_doubt(follow_key(owner))
     list_doubt(fans_key(member))

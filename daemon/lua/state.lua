@@ -1,8 +1,10 @@
 -- SPDX-License-Identifier: MIT
 -- Reads the state of pairs. ARGV: per pair: owner, member.
 -- Reply: per pair 0 or 1; 2 when only PostgreSQL knows; "status mtime" (us) when
--- the newer of this and PostgreSQL's row is right.
-local gen = tonumber(call('HGET', STATE, 'gen')) or 0
+-- the newer of this and PostgreSQL's row is right. Behind all, what names the
+-- history of this Redis: generation and when it began; "" not known.
+local state = call('HMGET', STATE, 'gen', 'since')
+local gen = tonumber(state[1]) or 0
 local out = {}
 
 local whole = {}                -- by list: is it loaded
@@ -39,4 +41,5 @@ for i = 1, #ARGV, 2 do
     out[#out + 1] = format('%d %.0f', h.st, h.m)
   end
 end
+out[#out + 1] = state[1] and state[2] and state[1] .. ' ' .. state[2] or ''
 return out

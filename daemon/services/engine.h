@@ -38,6 +38,8 @@ enum script_id {
 
 struct gate;
 
+struct recall;
+struct redis_info;
 struct engine {
     const struct edge_kind *kind;
     enum id_type owner_type;
@@ -47,9 +49,11 @@ struct engine {
     const struct options *options;
     struct redis *redis;
     bool open; /* Redis may be used (recovery.h) */
+    const struct redis_info *redis_info; /* of the last check */
     struct pg *pg;
     struct gate *reads;
     struct redis_script *scripts; /* ref: SCRIPT_COUNT of them */
+    struct recall *recall;
     char instance[32]; /* this process, in batch ids and the ledger */
 };
 

@@ -27,6 +27,7 @@
 #include "services/engine.h"
 #include "services/lists.h"
 #include "services/lookup.h"
+#include "services/recall.h"
 
 #define BATCH_EVENTS 128 /* events in one script call */
 #define BATCH_LISTED 64  /* the same, when each changes lists, too */
@@ -118,6 +119,15 @@ static void queue_metric(const struct ingest *in)
                (double)in->n_events);
 }
 
+/* Or may have been. Its hash says so for long, unless somebody takes that. */
+static void pair_changed(struct ingest *in, const struct pair *p)
+{
+    const struct recall_pair pair = {p->key, p->owner_len,
+                                     p->key + p->owner_len + 1, p->member_len};
+
+    recall_forget(in->engine->recall, &pair);
+}
+
 static void event_done(struct ingest *in, struct pair *p, struct event *ev,
                        enum ingest_result result, const char *text)
 {
@@ -129,6 +139,8 @@ static void event_done(struct ingest *in, struct pair *p, struct event *ev,
         metric_add(k->m_same[ev->status], 1);
     else
         metric_add(k->m_error[ev->status], 1);
+    if (result != INGEST_SAME)
+        pair_changed(in, p);
     list_remove(&ev->node);
     p->n_events--;
     in->n_events--;

@@ -17,8 +17,7 @@
 #include "core/pgarray.h"
 #include "services/engine.h"
 
-#define MAX_PAIRS   1000   /* of one query */
-#define MAX_WAITING 100000 /* of all */
+#define MAX_WAITING 100000 /* of all queries */
 
 struct item {
     struct list node;
@@ -156,8 +155,8 @@ static void query_send(struct lookup *l)
     struct pg_job job;
 
     q->lookup = l;
-    q->items = mem_alloc(MAX_PAIRS * sizeof(struct item *));
-    while (q->n < MAX_PAIRS && !list_empty(&l->waiting)) {
+    q->items = mem_alloc(LOOKUP_PAIRS * sizeof(struct item *));
+    while (q->n < LOOKUP_PAIRS && !list_empty(&l->waiting)) {
         struct list *node = list_pop_front(&l->waiting);
 
         q->items[q->n++] = LIST_ENTRY(node, struct item, node);

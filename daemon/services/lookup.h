@@ -10,6 +10,8 @@
 
 #include "base/compiler.h"
 
+#define LOOKUP_PAIRS 1000 /* of one query */
+
 struct engine;
 struct lookup;
 

@@ -8,10 +8,12 @@
 struct flusher;
 struct ingest;
 struct lookup;
+struct recall;
 
 /* The daemon has an array of EDGE_COUNT of them, by enum edge_index. */
 struct service {
     struct engine engine;
+    struct recall *recall;   /* owned */
     struct lookup *lookup;   /* owned */
     struct ingest *ingest;   /* owned */
     struct flusher *flusher; /* owned */

@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /* Happy path: state.lua for all pairs (in pieces of PAIRS_PER_CALL, PIECES at a
- * time) → a lookup for those that Redis does not know → callback. Failure
- * modes: Redis away or PostgreSQL away while needed, too much under way: the
+ * time) → those that Redis does not know: what is recalled of them, and one
+ * query for the rest (or one for so many as it takes) → callback. Failure modes: Redis away or PostgreSQL away while needed, too much under way: the
  * whole is refused. */
 #include "services/states.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/num.h"
 #include "services/engine.h"
 #include "services/gate.h"
 #include "services/lookup.h"
+#include "services/recall.h"
 
 #define PAIRS_PER_CALL 250
 #define PIECES         8
@@ -22,6 +24,7 @@
 
 struct pair {
     struct states *states; /* ref */
+    struct pair *next;     /* ref: in missing */
     size_t owner_at;       /* offset of owner, then member, in ids */
     size_t owner_len;
     size_t member_len;
@@ -43,11 +46,14 @@ struct states {
     struct pair *pairs; /* owned */
     size_t n;
     struct gate_pass pass;
-    size_t sent;     /* pairs that Redis was asked for */
-    size_t pieces;   /* calls under way */
-    size_t waiting;  /* calls and lookups under way, and one while sending */
-    uint8_t *result; /* owned */
-    const char *why; /* static: an error reply; NULL: all is well */
+    size_t sent;    /* pairs that Redis was asked for */
+    size_t pieces;  /* calls under way */
+    size_t waiting; /* calls and lookups under way, and one while sending */
+    struct pair *missing; /* ref: to be looked up */
+    size_t n_missing;
+    uint64_t asked_us; /* monotonic: the first lookup; 0 none yet */
+    uint8_t *result;   /* owned */
+    const char *why;   /* static: an error reply; NULL: all is well */
     states_on_done cb;
     void *arg;
 };
@@ -61,30 +67,44 @@ static void done_one(struct states *s)
     states_free(s);
 }
 
+static struct recall_pair ids_of(const struct pair *p)
+{
+    const char *owner = p->states->ids.data + p->owner_at;
+
+    return (struct recall_pair){owner, p->owner_len, owner + p->owner_len,
+                                p->member_len};
+}
+
+/* The newer of what Redis and PostgreSQL have. */
+static void settle(struct pair *p, const struct lookup_state *row)
+{
+    size_t i = (size_t)(p - p->states->pairs);
+    bool newer = p->status >= 0 && p->mtime_us >= row->mtime_us;
+
+    p->states->result[i] = (uint8_t)(newer ? p->status : row->status);
+}
+
 static void on_lookup(void *arg, const struct lookup_state *state)
 {
     struct pair *p = arg;
     struct states *s = p->states;
-    size_t i = (size_t)(p - s->pairs);
+    struct recall_pair ids = ids_of(p);
 
-    if (!state)
+    if (state) {
+        recall_put(s->engine->recall, s->asked_us, &ids, state);
+        settle(p, state);
+    } else {
         s->why = "UNAVAILABLE PostgreSQL did not answer";
-    else if (p->status >= 0 && p->mtime_us >= state->mtime_us)
-        s->result[i] = (uint8_t)p->status;
-    else
-        s->result[i] = (uint8_t)state->status;
+    }
     done_one(s);
 }
 
 static void ask_postgres(struct states *s, struct pair *p)
 {
-    const char *owner = s->ids.data + p->owner_at;
-    int rc;
+    struct recall_pair ids = ids_of(p);
+    int rc = lookup_submit(s->lookup, ids.owner, ids.owner_len, ids.member,
+                           ids.member_len, on_lookup, p);
 
-    if (s->why)
-        return;
-    rc = lookup_submit(s->lookup, owner, p->owner_len, owner + p->owner_len,
-                       p->member_len, on_lookup, p);
     if (rc == 0)
         s->waiting++;
     else if (rc == LOOKUP_FULL)
@@ -92,6 +112,31 @@ static void ask_postgres(struct states *s, struct pair *p)
     else
         s->why = "UNAVAILABLE PostgreSQL is away and Redis does not know all "
                  "of these";
+}
+
+/* All at once, so that they are one query. */
+static void ask_for_missing(struct states *s)
+{
+    if (!s->asked_us)
+        s->asked_us = clock_monotonic_us();
+    for (struct pair *p = s->missing; p && !s->why; p = p->next)
+        ask_postgres(s, p);
+    s->missing = NULL;
+    s->n_missing = 0;
+}
+
+/* Not where Redis may take away the hash of what was changed since. */
+static bool is_recalled(const struct states *s, struct pair *p)
+{
+    const struct engine *e = s->engine;
+    struct recall_pair ids = ids_of(p);
+    struct lookup_state row;
+
+    if (strncmp(e->redis_info->maxmemory_policy, "volatile-", 9) == 0 ||
+        !recall_get(e->recall, clock_monotonic_us(), &ids, &row))
+        return false;
+    settle(p, &row);
+    return true;
 }
 
 static void read_state(struct states *s, size_t i, const struct redis_value *v)
@@ -110,7 +155,24 @@ static void read_state(struct states *s, size_t i, const struct redis_value *v)
         p->status = text[0] == '1';
         p->mtime_us = (int64_t)mtime;
     }
-    ask_postgres(s, p);
+    if (is_recalled(s, p))
+        return;
+    p->next = s->missing;
+    s->missing = p;
+    s->n_missing++;
+}
+
+static void read_piece(struct states *s, const struct piece *piece,
+                       const struct redis_value *v)
+{
+    size_t n = piece->to - piece->from;
+    const char *history;
+    size_t len;
+
+    history = redis_value_str(redis_value_at(v, n), &len);
+    recall_history(s->engine->recall, clock_monotonic_us(), history, len);
+    for (size_t i = 0; i < n; i++)
+        read_state(s, piece->from + i, redis_value_at(v, i));
 }
 
 static void send_pieces(struct states *s);
@@ -121,15 +183,17 @@ static void on_piece(void *arg, enum redis_outcome outcome,
     struct piece *piece = arg;
     struct states *s = piece->states;
 
-    if (outcome == REDIS_OK && redis_value_len(v) == piece->to - piece->from) {
-        for (size_t i = piece->from; i < piece->to; i++)
-            read_state(s, i, redis_value_at(v, i - piece->from));
-    } else {
+    if (outcome == REDIS_OK &&
+        redis_value_len(v) == piece->to - piece->from + 1)
+        read_piece(s, piece, v);
+    else
         s->why = "UNAVAILABLE Redis did not answer";
-    }
     free(piece);
     s->pieces--;
     send_pieces(s);
+    /* Nothing more comes, or no further piece is sure to fit in. */
+    if (s->pieces == 0 || s->n_missing > LOOKUP_PAIRS - PAIRS_PER_CALL)
+        ask_for_missing(s);
     done_one(s);
 }
 
