@@ -1,34 +1,47 @@
 -- SPDX-License-Identifier: MIT
 -- Takes written pairs off the record and brings back what PostgreSQL holds.
---   ARGV: batch, ttl, ttl of lists, then per pair:
+--   ARGV: batch, taker, ttl, ttl of lists, then per pair:
 --     owner, member, status and mtime (us) that PostgreSQL holds after the
 --     write, mtime (us) that was written, "d" when the row went to the dead
 --     letters, and behind it, for a kind with lists, the ctime (us) that
 --     PostgreSQL holds, when it was read back
--- Reply: pairs acked, pairs left on this record.
+-- Reply: pairs acked, pairs left on this record; or -1: the batch was taken over, and
+-- its taker acks it.
 call('DEL', 'likesync:none')   -- a first write that is allowed at maxmemory
-local batch, ttl, idle_ttl = ARGV[1], ARGV[2], ARGV[3]
+local batch, ttl, idle_ttl = ARGV[1], ARGV[3], ARGV[4]
 local record = BATCH .. batch
+if not is_with(batch, ARGV[2]) then
+  return {-1, 0}
+end
 local now = now_us()
-local gen = tonumber(call('HGET', STATE, 'gen')) or 0
+local state = call('HMGET', STATE, 'gen', 'lists_off')
+local gen = tonumber(state[1]) or 0
+local keeps_sets = UNSYNCED_SETS or state[2] -- or did
+local synced = {}                  -- what is gathered for these sets
+
+local function pair_synced(owner, member)
+  if LISTS then
+    lists_synced(owner, member, idle_ttl)
+  elseif keeps_sets then
+    gather_pair(synced, owner, member)
+  end
+end
 
 -- The usual case, without numbers: the pair is as it was written, PostgreSQL
 -- took it, no generation is to be kept. nil: not that; else the change in belief,
 -- and whether `synced` moved by the opposite.
 local function ack_usual(key, owner, member, v, row)
   local ps, pm = ARGV[row + 2], ARGV[row + 3]
-  local synced, m = v[3], v[2]
-  if not (synced and m and gen == 0 and not v[5] and v[1] == ps
+  local syn, m = v[3], v[2]
+  if not (syn and m and gen == 0 and not v[5] and v[1] == ps
           and ARGV[row + 5] == '' and ours_us(m) and sub(m, 1, 10) .. sub(m, 12) == pm
-          and find(synced, '^[01] %d+$') and sub(synced, 3) + 0 <= pm + 0) then
+          and find(syn, '^[01] %d+$') and sub(syn, 3) + 0 <= pm + 0) then
     return nil
   end
   call('HSET', key, 'synced', ps .. ' ' .. pm)
   call('EXPIRE', key, ttl)
-  if LISTS then
-    lists_synced(owner, member, idle_ttl)
-  end
-  return byte(synced) - byte(ps), true
+  pair_synced(owner, member)
+  return byte(syn) - byte(ps), true
 end
 
 local function is_dirty_pair(owner, member)
@@ -45,8 +58,8 @@ end
 
 local function ack_edge(key, owner, member, h, ps, pm, written, note, others)
   if not h or not h.syn then
-    if LISTS and not h and not is_dirty_pair(owner, member) then
-      lists_synced(owner, member, idle_ttl)
+    if not h and (LISTS or keeps_sets) and not is_dirty_pair(owner, member) then
+      pair_synced(owner, member)
     end
     return 0, false
   end
@@ -80,9 +93,7 @@ local function ack_edge(key, owner, member, h, ps, pm, written, note, others)
     local clean = not changed and not h.others
     if clean or not is_dirty_pair(owner, member) then
       call('EXPIRE', key, ttl)
-      if LISTS then
-        lists_synced(owner, member, idle_ttl)
-      end
+      pair_synced(owner, member)
       if others then
         lists_set_others(owner, member, h.st, h.ct)
         call('HDEL', key, 'others')
@@ -119,6 +130,7 @@ local function ack_lost(row)
   if h and h.m >= pm then
     return
   end
+  call('HSET', STATE, 'since', us_text(now))
   if h and h.syn and h.st == h.syn and h.m == h.sm
      and not is_dirty_pair(owner, member) then
     call('DEL', key)
@@ -126,7 +138,6 @@ local function ack_lost(row)
   if COUNTER_PRE then
     call('DEL', count_key(owner))
   end
-  call('HSET', STATE, 'since', us_text(now))
   if LISTS then
     list_doubt(follow_key(owner))
     list_doubt(fans_key(member))
@@ -134,7 +145,7 @@ local function ack_lost(row)
 end
 
 local fields, here = {}, {}
-for row = 4, #ARGV, 6 do
+for row = 5, #ARGV, 6 do
   fields[#fields + 1] = ARGV[row] .. ' ' .. ARGV[row + 1]
 end
 local owners, n, delta, at = {}, {}, {}, {}
@@ -142,9 +153,9 @@ local moves, unknown = {}, {}  -- of the bases of totals
 local on_record = #fields > 0 and call('HMGET', record, unpack(fields)) or {}
 for i = 1, #fields do
   if not on_record[i] then
-    ack_lost(6 * i - 2)
+    ack_lost(6 * i - 1)
   else
-    local row = 6 * i - 2
+    local row = 6 * i - 1
     local owner = ARGV[row]
     local k = at[owner]
     if not k then
@@ -159,6 +170,7 @@ for i = 1, #fields do
   end
 end
 if #here > 0 then
+  call_sets('SREM', synced)
   call('HINCRBY', STATE, 'epoch', 1)
   call('HDEL', record, unpack(here))
   if COUNTER_PRE then
@@ -168,7 +180,6 @@ if #here > 0 then
 end
 local left = call('HLEN', record)
 if left == 0 then
-  call('ZREM', BATCHES, batch)
-  call('ZREM', LEASES, batch)
+  batch_end(batch)
 end
 return {#here, left}

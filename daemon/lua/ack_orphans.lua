@@ -1,11 +1,14 @@
 -- SPDX-License-Identifier: MIT
 -- Takes written orphan deltas off the record and out of the counters.
---   ARGV: batch, then per owner: owner, delta
--- Reply: owners acked, owners left on this record.
+--   ARGV: batch, taker, then per owner: owner, delta
+-- Reply: owners acked, owners left on this record; or -1 as in ack.lua.
 call('DEL', 'likesync:none')   -- a first write that is allowed at maxmemory
 local record, now = BATCH .. ARGV[1], now_us()
+if not is_with(ARGV[1], ARGV[2]) then
+  return {-1, 0}
+end
 local owners, n, deltas = {}, {}, {}
-for i = 2, #ARGV, 2 do
+for i = 3, #ARGV, 2 do
   local owner = ARGV[i]
   if call('HDEL', record, owner) == 1 then
     owners[#owners + 1], n[#n + 1], deltas[#deltas + 1] = owner, 1, -ARGV[i + 1]
@@ -20,7 +23,6 @@ if #owners > 0 then
 end
 local left = call('HLEN', record)
 if left == 0 then
-  call('ZREM', BATCHES, ARGV[1])
-  call('ZREM', LEASES, ARGV[1])
+  batch_end(ARGV[1])
 end
 return {#owners, left}

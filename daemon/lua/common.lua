@@ -2,7 +2,7 @@
 -- What all scripts of a kind share. Made in front of this text, per kind
 -- (core/edge.c): the locals KIND, REGISTRY, SET, HASH, OWNER_FIELD,
 -- MEMBER_FIELD, COUNTER_PRE, COUNTER_POST (false without counters), LISTS (and
--- then lists.lua behind this text).
+-- then lists.lua behind this text); and UNSYNCED_SETS (services/engine.c).
 --
 -- An edge is a hash HASH..owner..'_'..member. Its fields:
 --   status, mtime, ctime, OWNER_FIELD, MEMBER_FIELD   contract
@@ -34,7 +34,13 @@ local AGAIN = 'likesync:again:' .. KIND     -- second looks: owner, or owner mem
 local ON_RECORD = 'likesync:onrecord:' .. KIND -- owner -> its pairs on record
 local BATCHES = 'likesync:batches:' .. KIND -- batch -> watermark while it lives
 local LEASES = 'likesync:leases:' .. KIND   -- batch -> end of its lease
+local TAKERS = 'likesync:takers:' .. KIND   -- batch -> how often it was taken over
 local BATCH = 'likesync:batch:'             -- .. id: the record itself
+-- With UNSYNCED_SETS, sets of what is not in PostgreSQL yet: the members of an owner,
+-- the owners of a member. Since lists_at (STATE) all daemons have kept them; 0: nothing
+-- was unsynced then. lists_off: when a daemon was last seen that does not.
+local OF_OWNER = 'likesync:unsynced:' .. KIND .. ':' .. OWNER_FIELD:sub(1, -4) .. ':'
+local OF_MEMBER = 'likesync:unsynced:' .. KIND .. ':' .. MEMBER_FIELD:sub(1, -4) .. ':'
 local COUNT = 'likesync:count:' .. KIND .. ':' -- generation:owner -> base of a total
 local HOLD = 'likesync:hold:' .. KIND       -- owners that claims leave alone until
 local SECOND = 1000000
@@ -116,6 +122,14 @@ end
 -- clock of this host was set back.
 local function least_us(low, pass_at)
   return math.max(tonumber(low) or 0, tonumber(pass_at) or 0)
+end
+
+-- Every event acked before this time is in PostgreSQL or in the dead letters.
+local function watermark(pass_at, pass_prev)
+  local is_under_way = call('EXISTS', PASS, PARTS) > 0
+  local through = tonumber(is_under_way and pass_prev or pass_at) or 0
+  local oldest = tonumber(call('ZRANGE', BATCHES, 0, 0, 'WITHSCORES')[2])
+  return oldest and math.min(oldest, through) or through
 end
 
 local function edge_key(owner, member)
@@ -206,6 +220,52 @@ local function edge_merge(h, status, mtime, ctime, gen)
   return h.st - h.syn - before
 end
 
+local function gather(sets, key, member)
+  local list = sets[key]
+  if list then
+    list[#list + 1] = member
+  else
+    sets[key] = {member}
+  end
+end
+
+-- A pair for `sets`, by key, which then go to Redis at once: SADD of what is not
+-- synced, SREM of what is.
+local function gather_pair(sets, owner, member)
+  gather(sets, OF_OWNER .. owner, member)
+  gather(sets, OF_MEMBER .. member, owner)
+end
+
+local function call_sets(command, sets)
+  for key, list in pairs(sets) do
+    call(command, key, unpack(list))
+  end
+end
+
+-- This daemon does not keep these sets, so they do not hold all any more.
+local function lists_unknown(now)
+  call('HDEL', STATE, 'lists_at')
+  call('HSET', STATE, 'lists_off', us_text(now))
+end
+
+-- Whether such a daemon was here not long ago: they come every two seconds.
+local function lists_are_off(at)
+  return at and math.abs(now_us() - at) < 5 * SECOND
+end
+
+-- Whether a batch is still with the taker who writes it (`n`-th; the first is 0).
+-- Another may have written newer states since, and its ack brings them.
+local function is_with(batch, n)
+  return (call('HGET', TAKERS, batch) or '0') == n
+end
+
+-- Nothing of the batch is on record any more.
+local function batch_end(batch)
+  call('ZREM', BATCHES, batch)
+  call('ZREM', LEASES, batch)
+  call('HDEL', TAKERS, batch)
+end
+
 local function counter_key(owner)
   return COUNTER_PRE .. owner .. COUNTER_POST
 end
@@ -215,6 +275,12 @@ local generation_text
 local function generation()
   generation_text = generation_text or call('HGET', STATE, 'gen') or '0'
   return generation_text
+end
+
+-- Another with every claim, reload and ack, and after a failover, where the number
+-- may be one that was there before.
+local function epoch()
+  return generation() .. ':' .. (call('HGET', STATE, 'epoch') or '0')
 end
 
 -- The base of an owner's total: what PostgreSQL has, as Redis believes. The total is

@@ -1,8 +1,8 @@
 -- SPDX-License-Identifier: MIT
 -- Reads totals. ARGV: owners.
--- Reply: the epoch (it moves with every claim, reload and ack), then per owner its
--- total, or nothing when its base is not kept.
-local out = {tonumber(call('HGET', STATE, 'epoch')) or 0}
+-- Reply: the epoch (epoch()), then per owner its total, or nothing when its base is
+-- not kept.
+local out = {epoch()}
 for from = 1, #ARGV, 250 do
   local to, keys = math.min(from + 249, #ARGV), {}
   for i = from, to do

@@ -9,8 +9,8 @@ local HELD = 300 * SECOND / 1000 -- for so long claims leave an owner alone,
 local HELD_AGAIN = SECOND        -- and not again within this time
 local STALE_MAX = 200            -- dirty pairs that are looked at
 local now, gen = now_us(), tonumber(generation())
-local epoch = call('HGET', STATE, 'epoch') or '0'
-local out, stale = {tonumber(epoch)}, {}
+local this_epoch = epoch()
+local out, stale = {this_epoch}, {}
 
 -- Puts the pairs of an owner into `stale` that are from an older generation. True:
 -- the owner cannot be counted yet.
@@ -50,7 +50,7 @@ for i = 4, #ARGV, 2 do
     if ARGV[3] == '1' then
       hold(owner)
     end
-  elseif epoch == ARGV[1] and not is_stale(owner) then
+  elseif this_epoch == ARGV[1] and not is_stale(owner) then
     if type(pcall_redis('SET', count_key(owner), count, 'EX', ARGV[2])) ~= 'string' then
       total = count + (tonumber(call('GET', counter_key(owner))) or 0)
     end

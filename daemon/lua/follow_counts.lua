@@ -1,13 +1,13 @@
 -- SPDX-License-Identifier: MIT
 -- Reads what is known of users' counts. ARGV: users.
--- Reply: the epoch (it moves with every claim, reload and ack), then per user
+-- Reply: the epoch (epoch()), then per user
 -- twice (follows, followers):
 --   -1, the count; or
 --   -2: too much of the list is not synced, load it; or
 --   n, and n times other user, status, mtime (us): edges that may not be in
 --     PostgreSQL yet
 local MOST = 100
-local out = {tonumber(call('HGET', STATE, 'epoch')) or 0}
+local out = {epoch()}
 
 local function put_unsynced(key, user, side)
   local members = call('SMEMBERS', UNSYNCED .. key)

@@ -1,15 +1,15 @@
 -- SPDX-License-Identifier: MIT
 -- Merges what PostgreSQL holds into hashes of an older generation, as their next
 -- event would. They stay dirty.
---   ARGV: a time (us) when PostgreSQL had not been asked yet, then per pair: owner,
---     member, status, mtime, ctime (us)
+--   ARGV: a time (us) when PostgreSQL had not been asked yet, epoch at that time, then
+--     per pair: owner, member, status, mtime, ctime (us)
 call('DEL', 'likesync:none')   -- a first write that is allowed at maxmemory
 local gen = tonumber(generation())
-if now_us() - ARGV[1] > ASKED_MAX then
+if now_us() - ARGV[1] > ASKED_MAX or match(ARGV[2], '^%d+') ~= generation() then
   return 0
 end
 local n = 0
-for i = 2, #ARGV, 5 do
+for i = 3, #ARGV, 5 do
   local owner, member = ARGV[i], ARGV[i + 1]
   local key = edge_key(owner, member)
   local h = edge_load(key)

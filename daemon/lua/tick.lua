@@ -6,7 +6,7 @@
 -- acked before it is in PostgreSQL or in the dead letters), owners in the
 -- registry, owners left in the pass, when the oldest second look was asked for
 -- (0: none), batches on record, owners with pairs on record, batches taken
--- over...
+-- over, each with its taker: how often it was taken over...
 call('DEL', 'likesync:none')   -- a first write that is allowed at maxmemory
 local now = now_us()
 local lease_end = format('%.0f', now + ARGV[1] * 1000)
@@ -25,16 +25,11 @@ end
 local state = call('HMGET', STATE, 'pass_at', 'pass_prev', 'floor')
 local clock = math.max(now, least_us(state[3], state[1])) -- as for a new pass
 local left = call('SCARD', PASS) + call('SCARD', PARTS)
-local through = tonumber(left > 0 and state[2] or state[1]) or 0
-local oldest = call('ZRANGE', BATCHES, 0, 0, 'WITHSCORES')
-if oldest[2] and tonumber(oldest[2]) < through then
-  through = tonumber(oldest[2])
-end
-local out = {format('%.0f', clock), format('%.0f', through), call('SCARD', REGISTRY),
-             left, call('ZRANGE', AGAIN, 0, 0, 'WITHSCORES')[2] or '0',
+local out = {format('%.0f', clock), format('%.0f', watermark(state[1], state[2])),
+             call('SCARD', REGISTRY), left, call('ZRANGE', AGAIN, 0, 0, 'WITHSCORES')[2] or '0',
              call('ZCARD', BATCHES),
              call('HLEN', ON_RECORD)}
 for _, id in ipairs(taken) do
-  out[#out + 1] = id
+  out[#out + 1], out[#out + 2] = id, call('HINCRBY', TAKERS, id, 1)
 end
 return out

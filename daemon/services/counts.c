@@ -11,6 +11,7 @@
 #include "services/counts.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -59,7 +60,7 @@ struct call {
     struct timer *timer; /* owned: the next try */
     uint64_t deadline_ms;
     int tries;
-    int64_t epoch;
+    char epoch[48];
     int64_t redis_us;
     struct args pairs;   /* to be merged: owner, member, ... */
     struct stale *stale; /* owned: the same */
@@ -159,12 +160,14 @@ static void on_read(void *arg, enum redis_outcome outcome,
                     const struct redis_value *v)
 {
     struct call *c = arg;
+    size_t len;
 
     if (!is_reply(c, outcome, v)) {
         done(c, "UNAVAILABLE Redis did not answer");
         return;
     }
-    c->epoch = redis_value_int(redis_value_at(v, 0));
+    snprintf(c->epoch, sizeof(c->epoch), "%s",
+             redis_value_str(redis_value_at(v, 0), &len));
     take_totals(c, v);
     if (c->n_missing == 0)
         done(c, NULL);
@@ -212,6 +215,7 @@ static void merge_done_one(struct call *c)
     }
     args_clear(&c->out);
     args_put_i64(&c->out, c->redis_us);
+    args_put_str(&c->out, c->epoch);
     for (int i = 0; i < c->n_stale; i++) {
         const struct stale *s = &c->stale[i];
 
@@ -293,11 +297,14 @@ static void on_kept(void *arg, enum redis_outcome outcome,
 {
     struct call *c = arg;
     size_t pairs_at = (size_t)c->n_missing + 2;
+    size_t len;
 
     if (outcome != REDIS_OK || redis_value_len(v) < pairs_at) {
         done(c, "UNAVAILABLE Redis did not answer");
         return;
     }
+    snprintf(c->epoch, sizeof(c->epoch), "%s",
+             redis_value_str(redis_value_at(v, 0), &len));
     c->redis_us = redis_value_int(redis_value_at(v, pairs_at - 1));
     take_totals(c, v);
     c->tries++;
@@ -333,7 +340,7 @@ static void on_bases(void *arg, enum pg_outcome outcome,
     }
     read_bases(c, r);
     args_clear(&c->out);
-    args_put_i64(&c->out, c->epoch);
+    args_put_str(&c->out, c->epoch);
     args_put_i64(&c->out, engine_of(c)->options->cache_ttl_s);
     args_put_i64(&c->out, c->tries > 0);
     for (int i = 0; i < c->n_missing; i++) {

@@ -35,6 +35,7 @@ struct flight {
     enum flight_state state;
     bool waiting; /* for flight_resume */
     bool may_start_pass;
+    int64_t taker; /* how often the batch was taken over */
     struct batch batch;
     size_t writable;
     struct writer *writer; /* owned, in FLIGHT_WRITE */
@@ -321,6 +322,12 @@ static void on_ack(void *arg, enum redis_outcome outcome,
         wait(fl);
         return;
     }
+    if (redis_value_int(at(v, 0)) < 0) {
+        log_info("flush", "batch %s: taken over, and left to its taker",
+                 fl->batch.id);
+        gone(fl);
+        return;
+    }
     metric_add(M_ROWS_ACKED, (uint64_t)redis_value_int(at(v, 0)));
     fl->rows_acked = fl->rows_sent;
     fl->orphans_acked = fl->orphans_sent;
@@ -376,6 +383,7 @@ static void ack_rows(struct flight *fl)
 
     args_clear(&fl->args);
     args_put_str(&fl->args, fl->batch.id);
+    args_put_i64(&fl->args, fl->taker);
     args_put_i64(&fl->args, o->cache_ttl_s);
     args_put_i64(&fl->args, o->follow_idle_ttl_s);
     for (size_t i = fl->rows_acked; i < to; i++)
@@ -394,6 +402,7 @@ static void ack_orphans(struct flight *fl)
         to = fl->batch.n_orphans;
     args_clear(&fl->args);
     args_put_str(&fl->args, fl->batch.id);
+    args_put_i64(&fl->args, fl->taker);
     for (size_t i = fl->orphans_acked; i < to; i++) {
         const struct batch_orphan *o = &fl->batch.orphans[i];
 
@@ -418,12 +427,13 @@ static void ack_next(struct flight *fl)
 
 struct flight *flight_new(const struct engine *e,
                           const struct flight_events *events,
-                          struct list *flights, const char *id)
+                          struct list *flights, const char *id, int64_t taker)
 {
     struct flight *fl = mem_zalloc(sizeof(*fl));
 
     fl->engine = e;
     fl->events = events;
+    fl->taker = taker;
     batch_init(&fl->batch, id);
     list_push_back(flights, &fl->node);
     return fl;

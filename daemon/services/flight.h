@@ -36,7 +36,7 @@ enum flight_state {
 /* A new one in a list; start it by flight_claim or flight_reload. */
 struct flight *flight_new(const struct engine *e,
                           const struct flight_events *events,
-                          struct list *flights, const char *id);
+                          struct list *flights, const char *id, int64_t taker);
 /* Claims up to batch_rows, in steps of claim_rows. */
 void flight_claim(struct flight *fl, bool may_start_pass);
 void flight_reload(struct flight *fl);

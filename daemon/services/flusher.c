@@ -126,7 +126,7 @@ static void on_orphans(void *arg, const char *orphan_id)
 {
     struct flusher *f = arg;
 
-    flight_reload(flight_new(f->engine, &f->events, &f->flights, orphan_id));
+    flight_reload(flight_new(f->engine, &f->events, &f->flights, orphan_id, 0));
 }
 
 static void on_gone(void *arg)
@@ -166,7 +166,7 @@ static void pump(struct flusher *f)
         return;
     snprintf(id, sizeof(id), "%s-%s-%llu", f->engine->kind->name,
              f->engine->instance, (unsigned long long)++f->next_batch);
-    flight_claim(flight_new(f->engine, &f->events, &f->flights, id),
+    flight_claim(flight_new(f->engine, &f->events, &f->flights, id, 0),
                  f->pass_due);
 }
 
@@ -229,16 +229,18 @@ static void watermark_store(struct flusher *f)
 
 static void take_over(struct flusher *f, const struct redis_value *v)
 {
-    for (size_t i = TICK_FIELDS; i < redis_value_len(v); i++) {
+    for (size_t i = TICK_FIELDS; i + 1 < redis_value_len(v); i += 2) {
         size_t len;
         const char *id = redis_value_str(redis_value_at(v, i), &len);
+        int64_t taker = redis_value_int(redis_value_at(v, i + 1));
 
         if (is_own(f, id))
             continue;
         log_info("flush", "batch %s: its lease has run out, taken over", id);
         metric_add(M_BATCHES_TAKEN_OVER, 1);
         fault_point("taken_over");
-        flight_reload(flight_new(f->engine, &f->events, &f->flights, id));
+        flight_reload(
+            flight_new(f->engine, &f->events, &f->flights, id, taker));
     }
 }
 

@@ -11,7 +11,9 @@
 #include "services/follow_counts.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "adapters/timer.h"
 #include "base/clock.h"
@@ -50,7 +52,7 @@ struct call {
     bool missing[FOLLOW_COUNTS_STEP][2]; /* not loaded, by enum list_side */
     bool ask;                            /* any of these */
     int tries;
-    int64_t epoch;
+    char epoch[48];
     struct args script;
     struct follow_edges edges;
     follow_counts_on_done cb;
@@ -126,12 +128,13 @@ static void on_second(void *arg, enum redis_outcome outcome,
                       const struct redis_value *v)
 {
     struct call *c = arg;
+    size_t len;
 
     if (outcome != REDIS_OK || redis_value_len(v) != 1) {
         fail(c, "UNAVAILABLE Redis did not answer");
         return;
     }
-    if (redis_value_int(redis_value_at(v, 0)) != c->epoch &&
+    if (strcmp(redis_value_str(redis_value_at(v, 0), &len), c->epoch) != 0 &&
         ++c->tries < FOLLOW_COUNTS_TRIES) {
         timer_start(c->timer, PAUSE_MS, 0);
         return;
@@ -290,8 +293,10 @@ static void load(struct call *c, size_t user, enum list_side side)
 static void read_step(struct call *c, const struct redis_value *v)
 {
     size_t at = 1;
+    size_t len;
 
-    c->epoch = redis_value_int(redis_value_at(v, 0));
+    snprintf(c->epoch, sizeof(c->epoch), "%s",
+             redis_value_str(redis_value_at(v, 0), &len));
     c->ask = false;
     follow_edges_clear(&c->edges);
     for (size_t i = 0; i < 2 * (c->to - c->from); i++) {

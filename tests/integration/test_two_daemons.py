@@ -395,7 +395,7 @@ def ack_all(keys, batch):
         owner, member = field.split(" ")
         edge = keys.hgetall(f"post_user_like_{owner}_{member}")
         us = edge["mtime"].replace(".", "")
-        run_script(keys, "ack", batch, 3600, 0, owner, member,
+        run_script(keys, "ack", batch, 0, 3600, 0, owner, member,
                    edge["status"], us, us, "")
 
 
