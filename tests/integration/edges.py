@@ -14,6 +14,7 @@ DIRTY_KEYS = ("post_set", "post_user_like_set_*", "post_*_counter",
               "likesync:onrecord:*", "likesync:batches:*",
               "likesync:leases:*", "likesync:batch:*")
 LIST = "likesync:list:"
+COUNT = "likesync:count:like:"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,6 +77,7 @@ def check_clean(redis, pg, unattributed=0, apps=False):
             raise Failed(f"left in Redis: {describe(keys, left[:8])}")
         check_hashes(keys, pg, LIKES)
         check_hashes(keys, pg, FOLLOWS)
+        check_counts(keys, pg)
         check_lists(keys, pg, apps)
 
 
@@ -114,6 +116,31 @@ def check_hashes(keys, pg, edges):
             raise Failed(f"{name}: {edge}, but its row is {rows.get(name)}")
         if ttl < 0:
             raise Failed(f"{name} is clean and has no TTL: {edge}")
+
+
+def own_keys(keys):
+    """The daemon's own keys that stay when all is clean, sorted; without the
+    bases of totals, which expire."""
+    return sorted(key for key in keys.scan_iter("likesync:*", count=1000)
+                  if not key.startswith(COUNT))
+
+
+def check_counts(keys, pg):
+    """Every base of a total expires; those of this generation are what
+    PostgreSQL counts."""
+    counts = {str(post): count for post, count in pg.query(
+        "SELECT post_id, like_count FROM post_like")}
+    now = LIKES.generation(keys)
+    names = list(keys.scan_iter(COUNT + "*", count=10000))
+    for name, (base, ttl) in zip(
+            names, read_all(keys, names, ("GET",), ("TTL",))):
+        generation, _, post = name[len(COUNT):].partition(":")
+        if ttl == -1:
+            raise Failed(f"{name} has no TTL: {base}")
+        if int(generation) == now and base is not None \
+                and int(base) != counts.get(post, 0):
+            raise Failed(f"{name} is {base}, but PostgreSQL counts "
+                         f"{counts.get(post)}")
 
 
 # ---- the lists of follows ----

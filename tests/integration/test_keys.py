@@ -10,6 +10,7 @@ import uuid
 import pytest
 
 import harness
+from edges import check_counts, own_keys
 from wire import Wire, encode
 
 TTL = 1000
@@ -69,7 +70,8 @@ class Life:
 
     def rest(self):
         """What is left of the daemon's own keys when nothing is under way."""
-        return sorted(self.keys.scan_iter("likesync:*"))
+        check_counts(self.keys, self.pg)
+        return own_keys(self.keys)
 
 
 @pytest.fixture
@@ -341,10 +343,11 @@ def test_nothing_else_is_ever_in_the_key_space(bed, redis, pg):
     for pattern in ("post_set", r"post_user_like_set_\d+",
                     r"post_\d+_counter", "likesync:batch:.+"):
         assert any(re.fullmatch(pattern, key) for key in seen), pattern
-    left = set(keys.scan_iter(count=500))
-    assert {key for key in left if key.startswith("likesync:")} == \
-        set(harness.STATE_KEYS)
-    for key in left - set(harness.STATE_KEYS):
+    check_counts(keys, pg)
+    assert own_keys(keys) == harness.STATE_KEYS
+    for key in keys.scan_iter(count=500):
+        if key.startswith("likesync:"):
+            continue
         assert re.fullmatch(r"post_user_like_\d+_\d+", key)
         assert set(keys.hkeys(key)) <= FIELDS
         assert 0 < keys.ttl(key) <= TTL
