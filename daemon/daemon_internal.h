@@ -32,6 +32,7 @@ struct daemon {
     int n_scripts;
     struct service services[EDGE_COUNT];
     struct counts *counts;
+    struct likers *likers;
     struct lists *list_loads; /* of follows */
     struct follow_counts *follow_counts;
     struct adopt *adopt;

@@ -13,6 +13,7 @@
 #include "services/follow_counts.h"
 #include "services/gate.h"
 #include "services/ingest.h"
+#include "services/likers.h"
 #include "services/lists.h"
 #include "services/lookup.h"
 #include "services/recall.h"
@@ -39,6 +40,7 @@ static int on_pg_check(void *arg, const struct pg_result *result, char *why,
 {
     struct daemon *d = arg;
 
+    likers_set_indexed(d->likers, schema_has_likers(result));
     return schema_judge(d->options, result, why, size);
 }
 
@@ -156,7 +158,7 @@ static void service_start(struct daemon *d, enum edge_index kind)
     e->options = d->options;
     e->reads = d->reads;
     e->scripts = d->scripts + d->n_scripts;
-    d->n_scripts += engine_scripts_make(e->kind, e->lists, e->scripts);
+    d->n_scripts += engine_scripts_make(e);
     snprintf(e->instance, sizeof(e->instance), "%s", d->instance);
     s->recall = recall_new(metric_of(M_RECALL_ENTRIES_LIKE, (int)kind));
     e->recall = s->recall;
@@ -186,6 +188,7 @@ void daemon_services_start(struct daemon *d)
         service_start(d, (enum edge_index)i);
     d->counts = counts_new(&d->services[EDGE_LIKE].engine,
                            d->services[EDGE_LIKE].lookup);
+    d->likers = likers_new(&d->services[EDGE_LIKE].engine, d->pages);
     d->follow_counts =
         follow_counts_new(&d->services[EDGE_FOLLOW].engine, d->list_loads);
     d->adopt = adopt_new(d->services, &d->loop);
@@ -221,6 +224,7 @@ void daemon_services_free(struct daemon *d)
         service_free(&d->services[i]);
     adopt_free(d->adopt);
     counts_free(d->counts);
+    likers_free(d->likers);
     follow_counts_free(d->follow_counts);
     gate_free(d->reads);
     gate_free(d->pages);

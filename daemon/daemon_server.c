@@ -81,6 +81,7 @@ int daemon_server_start(struct daemon *d)
         .like = &d->services[EDGE_LIKE],
         .follow = &d->services[EDGE_FOLLOW],
         .counts = d->counts,
+        .likers = d->likers,
         .lists = d->list_loads,
         .pages = d->pages,
         .follow_counts = d->follow_counts,

@@ -41,7 +41,7 @@ tidy() {
 # there. What stands in front of a script (core/edge.c) is made of its names.
 lua() {
     kind="KIND REGISTRY SET HASH OWNER_FIELD MEMBER_FIELD COUNTER_PRE COUNTER_POST \
-        LISTS FOLLOW_PRE FOLLOW_POST FANS_PRE FANS_POST"
+        LISTS UNSYNCED_SETS FOLLOW_PRE FOLLOW_POST FANS_PRE FANS_POST"
     known=" redis ARGV string math table tonumber tostring type ipairs pairs unpack "
     status=0
     for script in daemon/lua/*.lua; do

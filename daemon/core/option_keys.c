@@ -82,6 +82,12 @@ static bool meets_kind(const struct shape *key, const struct edge_kind *kind)
     rc |= meets_own_text(key, &own);
     buf_printf(&own, "%s" ID "_" ID, kind->hash_prefix);
     rc |= meets_own_text(key, &own);
+    if (!kind->has_lists) { /* behind likesync:unsynced: */
+        buf_printf(&own, "%s:post:" ID, kind->name);
+        rc |= meets_own_text(key, &own);
+        buf_printf(&own, "%s:user:" ID, kind->name);
+        rc |= meets_own_text(key, &own);
+    }
     if (kind->counter_prefix) {
         buf_printf(&own, "%s" ID "%s", kind->counter_prefix,
                    kind->counter_suffix);

@@ -26,6 +26,7 @@ enum { KEY_TEMPLATE_MAX = 200 };
 /* In the order of their enums. */
 static const char *const ID_TYPES[] = {"bigint", "uuid", "text", NULL};
 static const char *const LOOKUP_MODES[] = {"strict", "optimistic", NULL};
+static const char *const NO_YES[] = {"no", "yes", NULL};
 static const char *const LOG_LEVELS[] = {"error", "warn", "info", "debug",
                                          NULL};
 
@@ -162,6 +163,11 @@ const struct option OPTION_TABLE[] = {
      .reloadable = true,
      .help = "a state that Redis does not know: ask PostgreSQL, or assume "
              "\"not liked\""},
+    {FIELD("like", "lists", like_lists), ENUM("no", NO_YES),
+     .help = "keep what LIKERS and LIKEDPOSTS need; they also need "
+             "sql/likers.sql"},
+    {FIELD("like", "page_max", like_page_max), INT("10000", 1, 100000),
+     .reloadable = true, .help = "most entries of one page"},
 
     {FIELD("follow", "lookup", follow_lookup), ENUM("strict", LOOKUP_MODES),
      .reloadable = true,

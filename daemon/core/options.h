@@ -63,7 +63,10 @@ struct options {
     char *key_follow; /* owned; holds {user} once */
     char *key_fans;   /* owned; holds {user} once */
 
-    int64_t like_lookup; /* like.lookup: enum lookup_mode */
+    /* [like] */
+    int64_t like_lookup;   /* enum lookup_mode */
+    int64_t like_lists;    /* 1: LIKERS and LIKEDPOSTS */
+    int64_t like_page_max; /* entries of one page of these */
 
     /* [follow] */
     int64_t follow_lookup;        /* enum lookup_mode */

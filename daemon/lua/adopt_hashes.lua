@@ -14,7 +14,9 @@ if registry_type ~= 'set' and registry_type ~= 'none' then
   return redis.error_reply('WRONGTYPE ' .. REGISTRY .. ' is not a set')
 end
 local ttl, now = ARGV[1], now_us()
-local gen = tonumber(call('HGET', STATE, 'gen')) or 0
+local state = call('HMGET', STATE, 'gen', 'lists_at')
+local gen = tonumber(state[1]) or 0
+local unsynced = {}            -- what is gathered for these sets
 local batches
 
 local function is_on_record(owner, member)
@@ -51,6 +53,10 @@ local function set_dirty(key, owner, member, h)
   if LISTS then
     lists_set(owner, member, h.st, h.ct)
     lists_unsynced(owner, member)
+  elseif UNSYNCED_SETS then
+    gather_pair(unsynced, owner, member)
+  elseif state[2] then
+    lists_unknown(now)
   end
 end
 
@@ -108,4 +114,5 @@ for i = 2, #ARGV, 6 do
   out[#out + 1] = adopt(ARGV[i], ARGV[i + 1], ARGV[i + 2] + 0, ARGV[i + 3] + 0,
                         ARGV[i + 4] + 0, ARGV[i + 5] + 0)
 end
+call_sets('SADD', unsynced)
 return out

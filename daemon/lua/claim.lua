@@ -22,7 +22,9 @@ if registry_type ~= 'set' and registry_type ~= 'none' then
   return redis.error_reply('WRONGTYPE ' .. REGISTRY .. ' is not a set')
 end
 local now = now_us()
-local state = call('HMGET', STATE, 'gen', 'floor', 'pass_at', 'pass_prev')
+local state = call('HMGET', STATE, 'gen', 'floor', 'pass_at', 'pass_prev',
+                   'lists_off')
+local keeps_sets = UNSYNCED_SETS or state[5] -- or did
 local gen, high = tonumber(state[1]) or 0, tonumber(state[2]) or 0
 if now > high then
   high = now
@@ -32,6 +34,7 @@ local HEAD = 4                 -- of the reply, filled in at its end
 local out, n_rows, seen, orphans, bad = {0, 0, 0, 0}, 0, 0, {}, {}
 local record, orphan_record = {}, {}
 local is_any_held = COUNTER_PRE and call('EXISTS', HOLD) == 1
+local gone = {}                -- pairs, from the sets of what is not synced
 local held = {}                -- registry and owner of those left alone
 local takers, n_taken, taker_at = {}, {}, {} -- owners, and how many rows of each
 
@@ -41,7 +44,8 @@ local function look_again(item)
   call('ZREM', AGAIN, item)
   local owner, member = match(item, '^([^ ]+) (.*)$')
   if member then
-    if edge_load(edge_key(owner, member)) then
+    local h = edge_load(edge_key(owner, member))
+    if h then
       if type(pcall_redis('SADD', SET .. owner, member)) == 'table' then
         bad[#bad + 1] = owner
       else
@@ -49,6 +53,9 @@ local function look_again(item)
       end
     else
       call('ZADD', AGAIN, 'NX', now, owner) -- its counter, without this pair
+      if h == nil and keeps_sets then
+        gather_pair(gone, owner, member)
+      end
     end
   elseif is_dirty(item) then
     call('SADD', REGISTRY, item)
@@ -74,6 +81,7 @@ if is_first then
                              format('%.0f', now - GRACE), 'LIMIT', 0, 100)) do
     look_again(item)
   end
+  call_sets('SREM', gone)
 end
 
 if ARGV[5] == '1' and call('EXISTS', PASS, PARTS) == 0 then

@@ -13,7 +13,7 @@ local LIST_FIRST, LIMIT = 7, 8 -- load the owner's list first; it is full
 
 local ttl, most = ARGV[1], ARGV[2] + 0
 local now = now_us()
-local state = call('HMGET', STATE, 'gen', 'floor', 'pass_at')
+local state = call('HMGET', STATE, 'gen', 'floor', 'pass_at', 'lists_at')
 local gen = tonumber(state[1]) or 0
 local low = least_us(state[2], state[3]) + 1
 local behind = low > now       -- the clock of this host is behind what was made
@@ -32,6 +32,7 @@ end
 -- Owners; of each whether its counter is known to be right; and what is gathered
 -- of its further pairs.
 local marked, counted, members, deltas = {}, {}, {}, {}
+local unsynced = {}            -- what is gathered for these sets
 local registry_type
 
 local function mark_first(owner, member)
@@ -42,10 +43,10 @@ local function mark_first(owner, member)
   return pcall_redis('SADD', SET .. owner, member)
 end
 
--- Marks the pair dirty and moves the counter; or returns the error, before
+-- Puts the pair into the set and moves the counter; or returns the error, before
 -- anything was written. An owner's first pair goes at once, so that its keys are
 -- known to be right; what follows is gathered (mark_end).
-local function mark(owner, member, delta)
+local function mark_pair(owner, member, delta)
   local known, added = counted[owner], 0
   if known == nil then
     added = mark_first(owner, member)
@@ -80,9 +81,23 @@ local function mark(owner, member, delta)
   return nil
 end
 
+-- Marks the pair dirty; or returns the error.
+local function mark(owner, member, delta)
+  local err = mark_pair(owner, member, delta)
+  if UNSYNCED_SETS and not err then
+    gather_pair(unsynced, owner, member)
+  end
+  return err
+end
+
 local function mark_end()
   if #marked == 0 then
     return
+  end
+  if UNSYNCED_SETS then
+    call_sets('SADD', unsynced)
+  elseif state[4] then
+    lists_unknown(now)
   end
   for owner, list in pairs(members) do
     call('SADD', SET .. owner, unpack(list))

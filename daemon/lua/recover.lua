@@ -20,4 +20,17 @@ end
 if low > (tonumber(state[4]) or 0) then
   call('HSET', STATE, 'floor', format('%.0f', low))
 end
+
+-- Since when the sets of what is not synced are kept. A daemon that does not keep
+-- them says so whenever it is here.
+local lists = call('HMGET', STATE, 'lists_at', 'lists_off', 'floor', 'pass_at')
+if not LISTS and not UNSYNCED_SETS and (lists[1] or lists[2]) then
+  lists_unknown(now_us())
+elseif UNSYNCED_SETS and not lists[1] and not lists_are_off(lists[2]) then
+  local clean = call('EXISTS', REGISTRY, PASS, PARTS, AGAIN, BATCHES) == 0
+  -- Not below any pass that has begun.
+  local at = math.max(now_us(), least_us(lists[3], lists[4]))
+  call('HDEL', STATE, 'lists_off')
+  call('HSET', STATE, 'lists_at', clean and '0' or us_text(at))
+end
 return {gen, raised}

@@ -52,6 +52,10 @@ local function row_put(out, owner, member, h, ctime, claimed, gen)
   elseif claimed and h.m > last then
     call('HSET', key, 'claimed', us_text(h.m))
   end
+  if UNSYNCED_SETS and (h.others or not h.syn) then
+    call('SADD', OF_OWNER .. owner, member)
+    call('SADD', OF_MEMBER .. member, owner)
+  end
   out[n + 3], out[n + 4] = h.st, h.m
   out[n + 5] = h.ct or time_us(ctime) or h.m
   out[n + 6] = (not h.syn or (LISTS and h.st == 1 and h.assumed == 'a')) and 1 or 0

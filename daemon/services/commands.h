@@ -14,6 +14,7 @@ struct adopt;
 struct counts;
 struct follow_counts;
 struct gate;
+struct likers;
 struct lists;
 
 /* What the handlers may use; all refs. */
@@ -22,6 +23,7 @@ struct commands {
     struct service *like;
     struct service *follow;
     struct counts *counts;
+    struct likers *likers;
     struct lists *lists;
     struct gate *pages; /* of follows */
     struct follow_counts *follow_counts;
@@ -107,6 +109,11 @@ void cmd_liked(struct commands *, struct request *, int,
                const struct resp_arg *);
 void cmd_likecount(struct commands *, struct request *, int,
                    const struct resp_arg *);
+/* likers_command.c */
+void cmd_likers(struct commands *, struct request *, int,
+                const struct resp_arg *);
+void cmd_likedposts(struct commands *, struct request *, int,
+                    const struct resp_arg *);
 /* follows.c */
 void cmd_follow(struct commands *, struct request *, int,
                 const struct resp_arg *);

@@ -26,6 +26,7 @@ static const struct {
     {SCRIPT_COUNTS_KEEP, "counts_keep", lua_counts_keep},
     {SCRIPT_MERGE, "merge", lua_merge},
     {SCRIPT_ADOPT_HASHES, "adopt_hashes", lua_adopt_hashes},
+    {SCRIPT_LIKERS, "likers", lua_likers},
     {SCRIPT_LIST_BEGIN, "list_begin", lua_list_begin},
     {SCRIPT_LIST_LOAD, "list_load", lua_list_load},
     {SCRIPT_ADOPT_LIST, "adopt_list", lua_adopt_list},
@@ -33,22 +34,30 @@ static const struct {
     {SCRIPT_FOLLOW_COUNTS, "follow_counts", lua_follow_counts},
 };
 
-int engine_scripts_make(const struct edge_kind *kind,
-                        const struct list_names *lists,
-                        struct redis_script *scripts)
+bool engine_keeps_sets(const struct engine *e)
 {
-    int n = kind->has_lists ? SCRIPT_COUNT : SCRIPT_LIST_BEGIN;
+    return e->kind->index == EDGE_LIKE && e->options->like_lists;
+}
+
+int engine_scripts_make(const struct engine *e)
+{
+    bool has_lists = e->kind->has_lists;
+    int n = has_lists ? SCRIPT_COUNT : SCRIPT_LIST_BEGIN;
 
     for (int i = 0; i < n; i++) {
-        struct redis_script *s = &scripts[script_table[i].id];
+        struct redis_script *s = &e->scripts[script_table[i].id];
         const char *const parts[] = {
-            lua_common, kind->has_lists ? lua_lists : "",
-            lua_rows,   script_table[i].body,
+            engine_keeps_sets(e) ? "local UNSYNCED_SETS = true\n"
+                                 : "local UNSYNCED_SETS = false\n",
+            lua_common,
+            has_lists ? lua_lists : "",
+            lua_rows,
+            script_table[i].body,
             NULL,
         };
 
         s->name = script_table[i].name;
-        s->source = edge_script(kind, lists, parts);
+        s->source = edge_script(e->kind, e->lists, parts);
         s->sha[0] = '\0';
     }
     return n;

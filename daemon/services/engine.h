@@ -27,6 +27,7 @@ enum script_id {
     SCRIPT_COUNTS_KEEP,
     SCRIPT_MERGE,
     SCRIPT_ADOPT_HASHES,
+    SCRIPT_LIKERS,
     /* of kinds with lists: */
     SCRIPT_LIST_BEGIN,
     SCRIPT_LIST_LOAD,
@@ -37,9 +38,9 @@ enum script_id {
 };
 
 struct gate;
-
 struct recall;
 struct redis_info;
+
 struct engine {
     const struct edge_kind *kind;
     enum id_type owner_type;
@@ -48,20 +49,21 @@ struct engine {
     struct uv_loop_s *loop;
     const struct options *options;
     struct redis *redis;
-    bool open; /* Redis may be used (recovery.h) */
     const struct redis_info *redis_info; /* of the last check */
+    bool open; /* Redis may be used (recovery.h) */
     struct pg *pg;
     struct gate *reads;
-    struct redis_script *scripts; /* ref: SCRIPT_COUNT of them */
     struct recall *recall;
+    struct redis_script *scripts; /* ref: SCRIPT_COUNT of them */
     char instance[32]; /* this process, in batch ids and the ledger */
 };
 
-/* Fills in the scripts of a kind and returns how many it has, at most
- * SCRIPT_COUNT; engine_scripts_free frees their sources. */
-int engine_scripts_make(const struct edge_kind *kind,
-                        const struct list_names *lists,
-                        struct redis_script *scripts);
+/* Whether Redis keeps sets of what is not synced, per owner and per member. */
+bool engine_keeps_sets(const struct engine *e);
+
+/* Fills in e->scripts and returns how many there are, at most SCRIPT_COUNT;
+ * engine_scripts_free frees their sources. */
+int engine_scripts_make(const struct engine *e);
 void engine_scripts_free(struct redis_script *scripts, int n);
 
 /* What to do about a state that Redis does not know. */

@@ -17,6 +17,7 @@ extern const char lua_counts[];
 extern const char lua_counts_keep[];
 extern const char lua_event[];
 extern const char lua_follow_counts[];
+extern const char lua_likers[];
 extern const char lua_list_begin[];
 extern const char lua_list_load[];
 extern const char lua_merge[];

@@ -10,9 +10,9 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "base/num.h"
 #include "services/gate.h"
 #include "services/list_walk.h"
+#include "services/page_reply.h"
 #include "services/relations.h"
 #include "services/states.h"
 
@@ -68,43 +68,6 @@ static void fail_too_many(struct page *p)
     page_free(p);
 }
 
-/* The items [from, to). */
-static void put_items(struct page *p, int64_t from, int64_t to)
-{
-    struct buf *b = request_reply(p->rq);
-    size_t start, end;
-
-    if (from >= to) {
-        resp_array(b, 0);
-        return;
-    }
-    start = from ? p->items.ends[from - 1] : 0;
-    end = p->items.ends[to - 1];
-    resp_array(b, (size_t)(to - from));
-    buf_append(b, p->items.text.data + start, end - start);
-}
-
-static int64_t rank_at(int64_t rank, int64_t n)
-{
-    return rank >= 0 ? rank : rank + n;
-}
-
-static void put_slice(struct page *p)
-{
-    const struct page_args *a = &p->q.args;
-    int64_t n = p->items.n;
-    int64_t from = rank_at(a->start, n);
-    int64_t to = rank_at(a->stop, n) + 1;
-
-    if (from < 0)
-        from = 0;
-    if (to > n)
-        to = n;
-    if (a->count && to > from + a->count)
-        to = from + a->count;
-    put_items(p, from, to);
-}
-
 static void finish(struct page *p)
 {
     struct buf *b = request_reply(p->rq);
@@ -121,9 +84,9 @@ static void finish(struct page *p)
             resp_bulk(b, p->next.data, p->next.len);
     }
     if (p->slice)
-        put_slice(p);
+        page_put_slice(b, &p->items, &p->q.args);
     else
-        put_items(p, 0, p->items.n);
+        page_put_items(b, &p->items, 0, p->items.n);
     request_done(p->rq);
     page_free(p);
 }
@@ -134,7 +97,6 @@ static void finish(struct page *p)
  * be no time. */
 static void put_time(struct buf *b, const char *text, size_t len)
 {
-    char time[NUM_TIME_MAX];
     char *score = mem_strndup(text, len);
     double s = strtod(score, NULL);
 
@@ -143,12 +105,7 @@ static void put_time(struct buf *b, const char *text, size_t len)
         resp_bulk(b, text, len);
         return;
     }
-    len = num_format_time_us((int64_t)(s * 1e6 + (s < 0 ? -0.5 : 0.5)), time);
-    while (time[len - 1] == '0')
-        len--;
-    if (time[len - 1] == '.')
-        len--;
-    resp_bulk(b, time, len);
+    page_put_time(b, (int64_t)(s * 1e6 + (s < 0 ? -0.5 : 0.5)));
 }
 
 static void put_item(struct page *p, size_t i, int relation)
@@ -360,23 +317,13 @@ static void go_on(struct page *p)
 
 /* ---- the start ---- */
 
-/* How many entries a range takes at most. */
-static int64_t range_size(const struct page_args *a)
-{
-    int64_t n = INT64_MAX;
-
-    if (a->start >= 0 && a->stop >= 0)
-        n = a->stop < a->start ? 0 : a->stop - a->start + 1;
-    return a->count && a->count < n ? a->count : n;
-}
-
 static void start_filtered(struct page *p)
 {
     const struct page_args *a = &p->q.args;
 
-    p->slice = a->start < 0 || a->stop < -1;
+    p->slice = page_range_from_end(a);
     p->skip = p->slice ? 0 : a->start;
-    p->left = p->slice ? INT64_MAX : range_size(a);
+    p->left = p->slice ? INT64_MAX : page_range_size(a);
     if (p->left > p->page_max)
         p->left = p->page_max + 1;
     if (p->left == 0)
@@ -390,7 +337,7 @@ static void start_range(struct page *p)
     const struct page_args *a = &p->q.args;
     int64_t stop = a->stop;
 
-    p->left = range_size(a);
+    p->left = page_range_size(a);
     /* The whole list need not be there for the first of it. */
     if (a->count && a->start >= 0 && (stop == -1 || stop >= 0))
         stop = a->start + p->left - 1;

@@ -21,11 +21,8 @@ struct page_query {
     struct page_args args;
 };
 
-/* Entries without options that say how many. */
-#define PAGE_CURSOR_COUNT 100
 /* Entries that are looked through for a page with a filter. */
-#define PAGE_CURSOR_WALK  10000
-#define PAGE_RANGE_WALK   100000
+#define PAGE_CURSOR_WALK 10000
 
 /* Replies to the request; q is copied. Holds at most follow.page_max entries at
  * a time, one more step of the list, and reads no more of it than the page

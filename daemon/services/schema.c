@@ -10,14 +10,19 @@
 #include "core/options.h"
 
 /* One row per column of our tables that exists: recovery and version (the same
- * in all rows), table, column, type, may we write. At least one row. */
+ * in all rows), table, column, type, may we write, how many of the indexes of
+ * sql/likers.sql are there (the same in all rows). At least one row. */
 static const char check_sql[] =
     "SELECT pg_is_in_recovery()::int::bigint,"
     " obj_description(to_regclass('sync_state'), 'pg_class'),"
     " t.name, a.attname::text, a.atttypid::bigint,"
     " (has_table_privilege(c.oid, 'SELECT')"
     " AND has_table_privilege(c.oid, 'INSERT')"
-    " AND has_table_privilege(c.oid, 'UPDATE'))::int::bigint"
+    " AND has_table_privilege(c.oid, 'UPDATE'))::int::bigint,"
+    " (SELECT count(*) FROM pg_index i WHERE i.indisvalid"
+    " AND i.indrelid = to_regclass('user_like_post')"
+    " AND i.indexrelid IN (to_regclass('user_like_post_likers'),"
+    " to_regclass('user_like_post_likedposts')))"
     " FROM (VALUES ('user_like_post'), ('post_like'), ('sync_batch'),"
     " ('user_follow'), ('user_follow_count'), ('sync_dead_letter'),"
     " ('sync_state')) AS t(name)"
@@ -25,7 +30,15 @@ static const char check_sql[] =
     " LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0"
     " AND NOT a.attisdropped";
 
-enum { COL_RECOVERY, COL_VERSION, COL_TABLE, COL_COLUMN, COL_TYPE, COL_RIGHTS };
+enum {
+    COL_RECOVERY,
+    COL_VERSION,
+    COL_TABLE,
+    COL_COLUMN,
+    COL_TYPE,
+    COL_RIGHTS,
+    COL_LIKERS
+};
 
 static const char apply[] = "apply sql/schema.sql (psql -d DB -f schema.sql)";
 
@@ -110,6 +123,11 @@ static int check_column(const struct pg_result *r, const struct expected *x,
     }
     snprintf(why, size, "%s.%s is not there: %s", x->table, x->column, apply);
     return -1;
+}
+
+bool schema_has_likers(const struct pg_result *r)
+{
+    return pg_result_rows(r, 0) > 0 && number(r, 0, COL_LIKERS) == 2;
 }
 
 int schema_judge(const struct options *o, const struct pg_result *r, char *why,

@@ -218,6 +218,11 @@ static void test_own(void **state)
         /* "c" is not too short for a UUID, as far as bytes go. */
         {"likesyn{user}:follow", false, true, true},
         {"likesyn{user}", false, false, false},
+        /* The sets of likes that are not synced, among those of the lists. */
+        {"like:post:{user}", true, true, true},
+        {"{user}:user:7", false, false, true},
+        {"like:posts:{user}", false, false, false},
+        {"like:{user}", false, false, false},
     };
 
     (void)state;

@@ -108,6 +108,8 @@ static const char DEFAULTS[] =
     "fans = {user}:fans\n"
     "[like]\n"
     "lookup = strict                ; strict or optimistic\n"
+    "lists = no                     ; LIKERS and LIKEDPOSTS\n"
+    "page_max = 10000\n"
     "[follow]\n"
     "lookup = strict                ; strict or optimistic\n"
     "max_following = 0              ; no limit\n"
@@ -192,7 +194,8 @@ static void test_values(void **state)
                   "socket_mode = 600\n"
                   "[ids]\nuser = uuid\npost = text\n"
                   "[redis]\naddress = unix:/r.sock\n"
-                  "[like]\nlookup = optimistic\n"
+                  "[like]\nlookup = optimistic\nlists = yes\n"
+                  "page_max = 100000\n"
                   "[follow]\nlookup = optimistic\n"
                   "max_following = 1000000000\nidle_ttl = 0\npage_max = 1\n"
                   "[metrics]\nlisten =\n"
@@ -209,6 +212,8 @@ static void test_values(void **state)
     assert_int_equal(o.id_post, ID_TEXT);
     assert_int_equal(o.redis_address.kind, ADDRESS_UNIX);
     assert_int_equal(o.like_lookup, LOOKUP_OPTIMISTIC);
+    assert_int_equal(o.like_lists, 1);
+    assert_int_equal(o.like_page_max, 100000);
     assert_int_equal(o.follow_lookup, LOOKUP_OPTIMISTIC);
     assert_int_equal(o.follow_max_following, 1000000000);
     assert_int_equal(o.follow_idle_ttl_s, 0);
@@ -230,10 +235,13 @@ static void test_bad_values(void **state)
         "t.ini:4: flush.claim_rows = \"1001\": expected 1 to 1000 rows\n"
         "t.ini:5: flush.lease_ms = \"\": expected 500 to 600000 ms\n");
     assert_faults(
-        "[ids]\nuser = BIGINT\n[like]\nlookup = maybe\n[log]\nlevel = 3\n",
+        "[ids]\nuser = BIGINT\n[like]\nlookup = maybe\nlists = 1\n"
+        "page_max = 100001\n[log]\nlevel = 3\n",
         "t.ini:2: ids.user = \"BIGINT\": expected bigint, uuid or text\n"
         "t.ini:4: like.lookup = \"maybe\": expected strict or optimistic\n"
-        "t.ini:6: log.level = \"3\": expected error, warn, info or debug\n");
+        "t.ini:5: like.lists = \"1\": expected no or yes\n"
+        "t.ini:6: like.page_max = \"100001\": expected 1 to 100000\n"
+        "t.ini:8: log.level = \"3\": expected error, warn, info or debug\n");
     assert_faults(
         "[server]\nsocket_mode = 0888\n[redis]\naddress = localhost\n",
         "t.ini:2: server.socket_mode = \"0888\": "
@@ -706,8 +714,8 @@ static void test_size_conflicts(void **state)
 static void test_reload(void **state)
 {
     static const char *const RESTART[] = {"server.listen", "ids.user",
-                                          "redis.db", "postgres.conninfo",
-                                          "keys.fans"};
+                                          "redis.db",      "postgres.conninfo",
+                                          "keys.fans",     "like.lists"};
     struct options o, from;
     struct buf notes = {0};
     char note[100];
@@ -721,18 +729,21 @@ static void test_reload(void **state)
               "[ids]\nuser = text\n[redis]\ndb = 1\n"
               "[postgres]\nconninfo = password=hunter2\n"
               "[keys]\nfans = {user}:f\n"
-              "[like]\nlookup = optimistic\n[cache]\nttl = 100\n"
+              "[like]\nlookup = optimistic\nlists = yes\npage_max = 11\n"
+              "[cache]\nttl = 100\n"
               "[follow]\nlookup = optimistic\nmax_following = 8\n"
               "idle_ttl = 90\npage_max = 9\n"
               "[flush]\ninterval_ms = 4\nbatch_rows = 7\nclaim_rows = 6\n"
               "lease_ms = 5000\n[log]\nlevel = debug\n");
-    assert_int_equal(options_reload(&o, &from, &notes), 16);
+    assert_int_equal(options_reload(&o, &from, &notes), 17);
     assert_int_equal(o.max_clients, 1);
     assert_int_equal(o.max_pipeline, 2);
     assert_int_equal(o.output_soft_bytes, 30000);
     assert_int_equal(o.output_hard_bytes, 100000);
     assert_int_equal(o.idle_timeout_s, 3);
     assert_int_equal(o.like_lookup, LOOKUP_OPTIMISTIC);
+    assert_int_equal(o.like_page_max, 11);
+    assert_int_equal(o.like_lists, 0);
     assert_int_equal(o.follow_lookup, LOOKUP_OPTIMISTIC);
     assert_int_equal(o.follow_max_following, 8);
     assert_int_equal(o.follow_idle_ttl_s, 90);
@@ -757,7 +768,7 @@ static void test_reload(void **state)
     options_init(&from);
     from.log_level = LOG_LEVEL_DEBUG;
     from.max_clients = 1;
-    assert_int_equal(options_reload(&o, &from, &notes), 14);
+    assert_int_equal(options_reload(&o, &from, &notes), 15);
     assert_string_equal(buf_cstr(&notes), "");
     assert_int_equal(options_reload(&o, &from, &notes), 0);
     options_free(&from);
