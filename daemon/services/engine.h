@@ -49,8 +49,8 @@ struct engine {
     struct uv_loop_s *loop;
     const struct options *options;
     struct redis *redis;
-    const struct redis_info *redis_info; /* of the last check */
     bool open; /* Redis may be used (recovery.h) */
+    const struct redis_info *redis_info;
     struct pg *pg;
     struct gate *reads;
     struct recall *recall;
