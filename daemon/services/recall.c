@@ -4,17 +4,17 @@
  *
  * Why it is right: Redis is asked first, always, and only a pair that it does not
  * know is recalled. Whatever changed the pair since PostgreSQL was asked, by any
- * daemon, wrote its hash, which stays until its ack and then for cache.ttl, 60 s
- * at least; and what was asked RECALL_US ago (the half of it, as ASKED_MAX in
- * common.lua) is forgotten. So where there is no hash, nothing was changed.
+ * daemon, wrote its hash, which stays until its ack and for cache.ttl behind it,
+ * 60 s at least; an answer is used for half of that (RECALL_US, as ASKED_MAX in
+ * common.lua). So where there is no hash, nothing was changed.
  *
  * That holds for one history of Redis. One that was emptied or came back older
  * may lack a hash, so each answer of state.lua tells its history: generation, and
  * when that began (recover.lua). With another one nothing is recalled that was
  * asked before it was seen, nor what is under way to PostgreSQL then. (ack.lua
  * begins one, too, for a row without a hash: written for a record that Redis
- * lost.) Where Redis may evict hashes (maxmemory-policy volatile-*), nothing is recalled at
- * all (states.c).
+ * lost.) Where Redis may evict hashes (maxmemory-policy volatile-*), nothing is
+ * recalled at all (states.c).
  *
  * The clock is the monotonic one: only ages are compared, and the system's clock
  * may be set back. Events do not use this: a base carries the time at which Redis
@@ -49,7 +49,7 @@ struct recall {
     struct map map;
     struct list entries; /* the oldest first */
     size_t bytes;
-    uint64_t since_us; /* what was asked until then does not count */
+    uint64_t since_us; /* what was asked before does not count */
     char history[HISTORY_MAX];
     enum metric_id metric;
 };
@@ -112,7 +112,7 @@ static struct entry *entry_find(const struct recall *r, const char *key,
 
 static bool is_old(const struct recall *r, uint64_t now_us, uint64_t asked_us)
 {
-    return asked_us <= r->since_us || asked_us + RECALL_US <= now_us;
+    return asked_us < r->since_us || asked_us + RECALL_US <= now_us;
 }
 
 bool recall_get(struct recall *r, uint64_t now_us,
@@ -156,7 +156,7 @@ void recall_put(struct recall *r, uint64_t asked_us,
     size_t len = key_make(pair, key);
     struct entry *e = entry_find(r, key, len);
 
-    if (!r->history[0] || asked_us <= r->since_us ||
+    if (!r->history[0] || asked_us < r->since_us ||
         (e && e->asked_us > asked_us))
         return;
     if (e)

@@ -123,9 +123,9 @@ static void test_another_history(void **test)
     assert_int_equal(get(START + 6, "42", "7"), 1);
     recall_history(recall, START + 10, "1 2", 3);
     assert_int_equal(get(START + 11, "42", "7"), -1);
-    put(START + 10, "42", "7", 1); /* was under way */
+    put(START + 9, "42", "7", 1); /* was under way */
     assert_int_equal(get(START + 11, "42", "7"), -1);
-    put(START + 12, "42", "7", 0);
+    put(START + 10, "42", "7", 0);
     assert_int_equal(get(START + 13, "42", "7"), 0);
     /* Back at the first one: what it had is gone. */
     recall_history(recall, START + 20, "0 1", 3);
