@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Happy path: state.lua for all pairs (in pieces of PAIRS_PER_CALL, PIECES at a
  * time) → those that Redis does not know: what is recalled of them, and one
- * query for the rest (or one for so many as it takes) → callback. Failure modes: Redis away or PostgreSQL away while needed, too much under way: the
+ * query for the rest (or one for so many as it takes) → callback. Failure
+ * modes: Redis away or PostgreSQL away while needed, too much under way: the
  * whole is refused. */
 #include "services/states.h"
 
