@@ -465,6 +465,27 @@ def test_an_app_that_writes_the_keys(lists, redis, pg):
     check_clean(redis, pg)
 
 
+def test_adopted_likes(lists, redis, pg):
+    """From the moment when they are taken over."""
+    daemon, client = lists
+    old = int(time.time()) - 1000
+    with contextlib.closing(pg.connect()) as lock, redis.client() as keys:
+        lock.autocommit = False
+        lock.cursor().execute("LOCK TABLE user_like_post IN SHARE MODE")
+        for user in (1, 2):
+            keys.hset(f"post_user_like_1_{user}", mapping={
+                "status": 1, "post_id": 1, "user_id": user,
+                "mtime": old + user, "ctime": old + user})
+        assert call(client, "LIKERS", 1) == []
+        status, out = daemon.ctl("adopt", "likes")
+        assert status == 0, out
+        assert call(client, "LIKERS", 1) == ["2", "1"]
+        assert call(client, "LIKEDPOSTS", 2) == ["1"]
+    daemon.drain()
+    assert call(client, "LIKERS", 1) == ["2", "1"]
+    check_clean(redis, pg)
+
+
 def test_a_hash_that_is_gone(lists, redis, pg):
     """Its row counts, and the sets do not keep it for ever."""
     daemon, client = lists
