@@ -137,6 +137,7 @@ local function ack_lost(row)
   end
   if COUNTER_PRE then
     call('DEL', count_key(owner))
+    fills_end({owner})
   end
   if LISTS then
     list_doubt(follow_key(owner))

@@ -235,11 +235,13 @@ end
 if n_rows > 0 then
   put_on_record(batch, record)
   on_record_add(takers, n_taken)
+  fills_end(takers)
 end
 if #orphans > 0 then
   put_on_record(orphan_batch, orphan_record)
   for i = 1, #orphans, 2 do
     call('HINCRBY', ON_RECORD, orphans[i], 1)
+    fills_end({orphans[i]})
   end
 end
 

@@ -43,6 +43,9 @@ local OF_OWNER = 'likesync:unsynced:' .. KIND .. ':' .. OWNER_FIELD:sub(1, -4) .
 local OF_MEMBER = 'likesync:unsynced:' .. KIND .. ':' .. MEMBER_FIELD:sub(1, -4) .. ':'
 local COUNT = 'likesync:count:' .. KIND .. ':' -- generation:owner -> base of a total
 local HOLD = 'likesync:hold:' .. KIND       -- owners that claims leave alone until
+-- Owners whose base is being asked for, and of which nothing came on record since the
+-- epoch of this number.
+local FILL = 'likesync:fill:' .. KIND
 local SECOND = 1000000
 local AT_AHEAD = 60 * SECOND
 -- What PostgreSQL was asked longer ago does not count: it may be older than what a
@@ -349,6 +352,13 @@ local function on_record_add(owners, n)
     call('HDEL', ON_RECORD, unpack(gone))
   end
   return left
+end
+
+-- Owners come on record: whoever asks for their bases has to ask again.
+local function fills_end(owners)
+  if COUNTER_PRE and #owners > 0 and call('EXISTS', FILL) == 1 then
+    call('HDEL', FILL, unpack(owners))
+  end
 end
 
 -- After n[i] pairs of owners[i] left the record: moves its counter by delta[i].

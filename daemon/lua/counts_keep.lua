@@ -1,16 +1,14 @@
 -- SPDX-License-Identifier: MIT
--- Keeps bases of totals that PostgreSQL was asked for, where nothing moved since.
---   ARGV: epoch of counts.lua before that, ttl, 1 when owners may be held, then per
---     owner: owner, what PostgreSQL counts
+-- Keeps bases of totals that PostgreSQL was asked for, where nothing was claimed since.
+--   ARGV: epoch of counts.lua before that, ttl, then per owner: owner, what PostgreSQL
+--     counts
 -- Reply: the epoch now; then per owner its total, or nothing: ask again; the time now;
 -- owner and member of pairs to be merged first (merge.lua): their hashes are from an
 -- older Redis, and what they add to the counter is not known to be right.
-local HELD = 300 * SECOND / 1000 -- for so long claims leave an owner alone,
-local HELD_AGAIN = SECOND        -- and not again within this time
 local STALE_MAX = 200            -- dirty pairs that are looked at
 local now, gen = now_us(), tonumber(generation())
-local this_epoch = epoch()
-local out, stale = {this_epoch}, {}
+local out, stale = {epoch()}, {}
+local asked_gen, asked = match(ARGV[1], '^(%d+):(%d+)$')
 
 -- Puts the pairs of an owner into `stale` that are from an older generation. True:
 -- the owner cannot be counted yet.
@@ -34,28 +32,22 @@ local function is_stale(owner)
   return n > 0
 end
 
-local function hold(owner)
-  local till = call('ZSCORE', HOLD, owner)
-  if not till or till + HELD_AGAIN < now then
-    call('ZREMRANGEBYSCORE', HOLD, '-inf', us_text(now - HELD_AGAIN))
-    call('ZADD', HOLD, us_text(now + HELD), owner)
-    call('EXPIRE', HOLD, 2)
-  end
+-- Whether nothing of an owner was on record since counts.lua: a mark that was made
+-- again is above its epoch.
+local function was_at_rest(owner)
+  local mark = asked_gen == generation() and call('HGET', FILL, owner)
+  return mark and mark + 0 <= asked + 0
 end
 
-for i = 4, #ARGV, 2 do
-  local owner, count = ARGV[i], ARGV[i + 1]
-  local total = false
-  if call('HEXISTS', ON_RECORD, owner) == 1 then
-    if ARGV[3] == '1' then
-      hold(owner)
-    end
-  elseif this_epoch == ARGV[1] and not is_stale(owner) then
-    if type(pcall_redis('SET', count_key(owner), count, 'EX', ARGV[2])) ~= 'string' then
-      total = count + (tonumber(call('GET', counter_key(owner))) or 0)
-    end
+for i = 3, #ARGV, 2 do
+  local owner = ARGV[i]
+  local base = call('GET', count_key(owner))
+  if not base and was_at_rest(owner) and not is_stale(owner) then
+    base = ARGV[i + 1]
+    call('HDEL', FILL, owner)
+    pcall_redis('SET', count_key(owner), base, 'EX', ARGV[2])
   end
-  out[#out + 1] = total
+  out[#out + 1] = base and base + (tonumber(call('GET', counter_key(owner))) or 0)
 end
 out[#out + 1] = us_text(now)
 for i = 1, #stale do

@@ -2,10 +2,10 @@
 /* A total is a base, kept in Redis, and the counter (lua/counts.lua).
  *
  * Happy path: the totals and the epoch → for those whose base is not kept: what
- * PostgreSQL counts → counts_keep.lua keeps it, since the epoch is the same and
- * nothing of the owner is on record. What it does not keep is asked for again,
- * PAUSE_MS later; from then on claims leave such an owner alone for a moment, so
- * that it comes to rest. Pairs from an older Redis are looked up and merged
+ * PostgreSQL counts → counts_keep.lua keeps it, since nothing of the owner was on
+ * record meanwhile. What it does not keep is asked for again, PAUSE_MS later;
+ * from then on claims leave such an owner alone for a moment, so that it comes to
+ * rest. Pairs from an older Redis are looked up and merged
  * first. Failure modes: Redis or PostgreSQL away, too much under way, an owner
  * that does not come to rest in time: the whole is refused. */
 #include "services/counts.h"
@@ -134,20 +134,25 @@ static void put_owner(struct call *c, int i)
 
 static void ask_postgres(struct call *c);
 
-/* Takes the totals of a reply, of `missing` in order; what has none stays. */
-static void take_totals(struct call *c, const struct redis_value *v)
+/* Takes the totals of a reply, of `missing` in order; what has none stays.
+ * Returns of how many of these the rows are just being written. */
+static int take_totals(struct call *c, const struct redis_value *v)
 {
     int n = 0;
+    int written = 0;
 
     for (int i = 0; i < c->n_missing; i++) {
         const struct redis_value *total = redis_value_at(v, (size_t)i + 1);
 
-        if (redis_value_type(total) == REDIS_T_NIL)
-            c->missing[n++] = c->missing[i];
-        else
+        if (redis_value_type(total) == REDIS_T_INT) {
             c->totals[c->missing[i]] = redis_value_int(total);
+            continue;
+        }
+        c->missing[n++] = c->missing[i];
+        written += redis_value_type(total) == REDIS_T_STR;
     }
     c->n_missing = n;
+    return written;
 }
 
 static bool is_reply(const struct call *c, enum redis_outcome outcome,
@@ -156,11 +161,21 @@ static bool is_reply(const struct call *c, enum redis_outcome outcome,
     return outcome == REDIS_OK && redis_value_len(v) > (size_t)c->n_missing;
 }
 
+static void again(struct call *c)
+{
+    c->tries++;
+    if (clock_monotonic_ms() >= c->deadline_ms)
+        done(c, "TRYAGAIN the likes are just being written");
+    else
+        timer_start(c->timer, PAUSE_MS, 0);
+}
+
 static void on_read(void *arg, enum redis_outcome outcome,
                     const struct redis_value *v)
 {
     struct call *c = arg;
     size_t len;
+    int written;
 
     if (!is_reply(c, outcome, v)) {
         done(c, "UNAVAILABLE Redis did not answer");
@@ -168,9 +183,11 @@ static void on_read(void *arg, enum redis_outcome outcome,
     }
     snprintf(c->epoch, sizeof(c->epoch), "%s",
              redis_value_str(redis_value_at(v, 0), &len));
-    take_totals(c, v);
+    written = take_totals(c, v);
     if (c->n_missing == 0)
         done(c, NULL);
+    else if (written == c->n_missing)
+        again(c); /* queries would only be in the way of what is written */
     else
         ask_postgres(c);
 }
@@ -180,20 +197,13 @@ static void read_totals(void *arg)
     struct call *c = arg;
 
     args_clear(&c->out);
+    args_put_i64(&c->out, c->tries > 0);
     for (int i = 0; i < c->n_missing; i++)
         put_owner(c, i);
     send(c, SCRIPT_COUNTS, on_read);
 }
 
 /* ---- pairs from an older Redis ---- */
-
-static void again(struct call *c)
-{
-    if (clock_monotonic_ms() >= c->deadline_ms)
-        done(c, "TRYAGAIN the likes are just being written");
-    else
-        timer_start(c->timer, PAUSE_MS, 0);
-}
 
 static void on_merged(void *arg, enum redis_outcome outcome,
                       const struct redis_value *v)
@@ -307,7 +317,6 @@ static void on_kept(void *arg, enum redis_outcome outcome,
              redis_value_str(redis_value_at(v, 0), &len));
     c->redis_us = redis_value_int(redis_value_at(v, pairs_at - 1));
     take_totals(c, v);
-    c->tries++;
     if (c->n_missing == 0)
         done(c, NULL);
     else if (redis_value_len(v) > pairs_at)
@@ -342,7 +351,6 @@ static void on_bases(void *arg, enum pg_outcome outcome,
     args_clear(&c->out);
     args_put_str(&c->out, c->epoch);
     args_put_i64(&c->out, engine_of(c)->options->cache_ttl_s);
-    args_put_i64(&c->out, c->tries > 0);
     for (int i = 0; i < c->n_missing; i++) {
         put_owner(c, i);
         args_put_i64(&c->out, c->bases[i]);
