@@ -78,6 +78,8 @@
       "Connections to Redis after the first.")                                 \
     X(GENERATION, GAUGE, "likesyncd_generation", "",                           \
       "Generation of the Redis state; goes up at a restart or failover.")      \
+    X(REDIS_FAILOVERS, COUNTER, "likesyncd_redis_failovers_total", "",         \
+      "Restarts and failovers of Redis that were seen.")                       \
     X(PG_UP, GAUGE, "likesyncd_postgres_up", "",                               \
       "1 when PostgreSQL is connected and its schema fits.")                   \
     X(PG_RECONNECTS, COUNTER, "likesyncd_postgres_reconnects_total", "",       \

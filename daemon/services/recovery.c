@@ -120,11 +120,13 @@ static void recovered(struct recovery *r)
         return;
     }
     metric_set(M_GENERATION, (double)r->gen);
-    if (r->raised)
+    if (r->raised) {
+        metric_add(M_REDIS_FAILOVERS, 1);
         log_warn("redis",
                  "restarted or failed over: generation %lld; cached states "
                  "are checked against PostgreSQL",
                  (long long)r->gen);
+    }
     r->raised = false;
     set_open(r, true, "");
     timer_start(r->timer, floor_is_due(r) ? AGAIN_MS : CHECK_MS, 0);
