@@ -301,6 +301,7 @@ def test_what_is_installed_is_complete(installed):
                  "share/likesyncd/sql/schema.sql",
                  "share/likesyncd/sql/roles.sql",
                  "share/likesyncd/sql/views.sql",
+                 "share/likesyncd/sql/likers.sql",
                  "share/doc/likesyncd/README.md",
                  "share/doc/likesyncd/CHANGELOG.md",
                  "share/doc/likesyncd/LICENSE",
