@@ -18,7 +18,7 @@
 int ctl_fail(struct ctl *ctl)
 {
     fprintf(stderr, "likesyncctl: %s\n", buf_cstr(&ctl->why));
-    return EXIT_FAILED;
+    return ctl->failed;
 }
 
 int ctl_ask(struct ctl *ctl, int n, const char *const *words,
@@ -256,6 +256,9 @@ static const struct {
     {"adopt", "follows|likes", verb_adopt,
      "take over what an app wrote into Redis itself; counters of\n"
      "                       posts that hold totals must be deleted first"},
+    {"verify", "", verb_verify,
+     "compare Redis with PostgreSQL, and counts with rows; with\n"
+     "                       --repair mend what differs"},
     {"ping", "", verb_ping, "is the daemon alive"},
 };
 
@@ -268,9 +271,11 @@ static void usage(void)
           "  -s, --socket ADDRESS  admin listener: a path, unix:PATH or\n"
           "                        tcp:HOST:PORT (" DEFAULT_SOCKET ")\n"
           "  -t, --timeout MS      for drain, 1 to 3600000 (30000)\n"
+          "      --repair          for verify\n"
           "      --version         print the version\n"
           "      --help            print this\n\n"
-          "Exit status: 0 done, 1 failed, 2 wrong usage.\n",
+          "Exit status: 0 done, 1 failed, 2 wrong usage; of verify 0 nothing "
+          "differs,\n1 something did, 2 that could not be told.\n",
           stdout);
 }
 
@@ -284,6 +289,7 @@ static int wrong_usage(void)
 static const struct option long_options[] = {
     {"socket", required_argument, NULL, 's'},
     {"timeout", required_argument, NULL, 't'},
+    {"repair", no_argument, NULL, 'r'},
     {"version", no_argument, NULL, 'v'},
     {"help", no_argument, NULL, 'h'},
     {NULL, 0, NULL, 0},
@@ -308,6 +314,9 @@ static int parse(struct ctl *ctl, int argc, char **argv)
                     "to 3600000\n",
                     optarg);
             return EXIT_USAGE;
+        case 'r':
+            ctl->repair = true;
+            break;
         case 'v':
             printf("likesyncctl %s\n", LIKESYNCD_VERSION);
             return EXIT_DONE;
@@ -347,6 +356,12 @@ static int run(struct ctl *ctl, const char *name)
             continue;
         if (!arg_fits(ctl, name, verbs[i].arg))
             return wrong_usage();
+        if (verbs[i].run == verb_verify)
+            ctl->failed = EXIT_UNKNOWN;
+        else if (ctl->repair) {
+            fprintf(stderr, "likesyncctl: --repair is for verify\n");
+            return wrong_usage();
+        }
         if (ctl_connect(&ctl->conn, ctl->where, &ctl->why) != 0)
             return ctl_fail(ctl);
         rc = verbs[i].run(ctl);
@@ -359,7 +374,8 @@ static int run(struct ctl *ctl, const char *name)
 
 int main(int argc, char **argv)
 {
-    struct ctl ctl = {.where = DEFAULT_SOCKET, .timeout_ms = 30000};
+    struct ctl ctl = {
+        .where = DEFAULT_SOCKET, .timeout_ms = 30000, .failed = EXIT_FAILED};
     int rc = parse(&ctl, argc, argv);
 
     if (rc < 0)

@@ -3,6 +3,7 @@
 #ifndef CTL_H
 #define CTL_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "ctl_conn.h"
@@ -10,11 +11,20 @@
 #define CTL_PROGRESS_MS 200
 #define CTL_BAR         30
 
-enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
+enum {
+    EXIT_DONE = 0,
+    EXIT_FAILED = 1,
+    EXIT_USAGE = 2,
+    /* of verify */
+    EXIT_DIFFERENT = 1,
+    EXIT_UNKNOWN = 2
+};
 
 struct ctl {
     const char *where; /* ref */
     const char *arg;   /* ref: of the verb; NULL: none */
+    bool repair;
+    int failed; /* exit status when it could not be done */
     int64_t timeout_ms;
     struct ctl_conn conn;
     struct buf why;
@@ -32,7 +42,27 @@ const char *ctl_text(const struct resp_value *v, const char *name);
 void ctl_draw_bar(const char *what, int full, const char *fmt, ...)
     PRINTF_LIKE(3, 4);
 
+/* ---- ctl_job.c ---- */
+
+/* A job of the daemon: `start[0]` also takes STATUS and STOP. */
+struct ctl_job {
+    const char *const *start; /* ref */
+    int n_start;
+    const char *doing; /* ref */
+    void (*says)(const struct resp_value *v, struct buf *out);
+};
+
+/* Starts it and shows how far it is until it has ended. 0 and its last status, or
+ * the exit status: what failed was said. */
+MUST_CHECK int ctl_job_run(struct ctl *ctl, const struct ctl_job *job,
+                           struct resp_value *v_r);
+bool ctl_job_is(const struct resp_value *v, const char *state);
+/* Says why it is not done; the exit status. */
+int ctl_job_unfinished(struct ctl *ctl, const struct resp_value *v);
+
 /* ctl_adopt.c */
 int verb_adopt(struct ctl *ctl);
+/* ctl_verify.c */
+int verb_verify(struct ctl *ctl);
 
 #endif

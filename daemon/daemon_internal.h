@@ -36,6 +36,7 @@ struct daemon {
     struct lists *list_loads; /* of follows */
     struct follow_counts *follow_counts;
     struct adopt *adopt;
+    struct verify *verify;
     struct recovery *recovery;
     struct recovery_events recovery_events;
     struct commands commands;

@@ -18,6 +18,7 @@
 #include "services/lookup.h"
 #include "services/recall.h"
 #include "services/schema.h"
+#include "services/verify.h"
 
 /* ---- backends ---- */
 
@@ -192,6 +193,7 @@ void daemon_services_start(struct daemon *d)
     d->follow_counts =
         follow_counts_new(&d->services[EDGE_FOLLOW].engine, d->list_loads);
     d->adopt = adopt_new(d->services, &d->loop);
+    d->verify = verify_new(d->services, &d->loop);
     d->recovery_events = (struct recovery_events){
         .on_open = on_open,
         .on_close = on_close,
@@ -223,6 +225,7 @@ void daemon_services_free(struct daemon *d)
     for (int i = 0; i < EDGE_COUNT; i++)
         service_free(&d->services[i]);
     adopt_free(d->adopt);
+    verify_free(d->verify);
     counts_free(d->counts);
     likers_free(d->likers);
     follow_counts_free(d->follow_counts);

@@ -86,6 +86,7 @@ int daemon_server_start(struct daemon *d)
         .pages = d->pages,
         .follow_counts = d->follow_counts,
         .adopt = d->adopt,
+        .verify = d->verify,
         .password = d->password,
         .started_ms = clock_monotonic_ms(),
     };

@@ -16,6 +16,7 @@ struct follow_counts;
 struct gate;
 struct likers;
 struct lists;
+struct verify;
 
 /* What the handlers may use; all refs. */
 struct commands {
@@ -28,6 +29,7 @@ struct commands {
     struct gate *pages; /* of follows */
     struct follow_counts *follow_counts;
     struct adopt *adopt;
+    struct verify *verify;
     struct server *server;
     const char *password; /* "" none */
     uint64_t started_ms;  /* monotonic */
@@ -150,6 +152,10 @@ bool request_id(struct request *rq, enum id_type type, const char *what,
 /* adopt_command.c */
 void cmd_adopt(struct commands *, struct request *, int,
                const struct resp_arg *);
+
+/* verify_command.c */
+void cmd_verify(struct commands *, struct request *, int,
+                const struct resp_arg *);
 
 /* ---- replies that several handlers give, in Redis' words ---- */
 

@@ -28,6 +28,9 @@ enum script_id {
     SCRIPT_MERGE,
     SCRIPT_ADOPT_HASHES,
     SCRIPT_LIKERS,
+    SCRIPT_VERIFY_COUNTERS,
+    SCRIPT_VERIFY_BASES,
+    SCRIPT_VERIFY_PAIRS,
     /* of kinds with lists: */
     SCRIPT_LIST_BEGIN,
     SCRIPT_LIST_LOAD,

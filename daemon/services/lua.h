@@ -26,5 +26,8 @@ extern const char lua_recover[];
 extern const char lua_reload[];
 extern const char lua_state[];
 extern const char lua_tick[];
+extern const char lua_verify_bases[];
+extern const char lua_verify_counters[];
+extern const char lua_verify_pairs[];
 
 #endif

@@ -659,7 +659,7 @@ def test_command_tells_of_all_commands(wire, proto):
     docs = wire.call("COMMAND", "DOCS")
     for name in ("like unlike liked likecount follow unfollow following "
                  "followers fans relation mutuals common followcount "
-                 "flusher adopt ping echo hello auth "
+                 "flusher adopt verify ping echo hello auth "
                  "select client command config info readonly reset "
                  "quit").split():
         word = b"$%d\r\n%s\r\n" % (len(name), name.encode())

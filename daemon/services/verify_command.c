@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: MIT */
+/* VERIFY: for the operator. */
+#include <stdio.h>
+
+#include "services/commands.h"
+#include "services/verify.h"
+
+static void verify_cmd_start(struct commands *c, struct request *rq,
+                             bool repair)
+{
+    if (verify_start(c->verify, repair) != 0)
+        resp_error(request_reply(rq),
+                   "ERR a verification is running: see VERIFY STATUS, or "
+                   "VERIFY STOP");
+    else
+        resp_simple(request_reply(rq), "OK");
+    request_done(rq);
+}
+
+static const char *state_name(enum verify_state state)
+{
+    static const char *const names[] = {
+        [VERIFY_IDLE] = "idle",     [VERIFY_RUNNING] = "running",
+        [VERIFY_DONE] = "done",     [VERIFY_STOPPED] = "stopped",
+        [VERIFY_FAILED] = "failed",
+    };
+
+    return names[state];
+}
+
+static void put_text(struct buf *b, const char *name, const char *text)
+{
+    resp_bulk_str(b, name);
+    resp_bulk_str(b, text);
+}
+
+static void put_field(struct buf *b, const char *name, int64_t v)
+{
+    resp_bulk_str(b, name);
+    resp_int(b, v);
+}
+
+static void put_part(struct buf *b, const char *part, const char *what,
+                     int64_t v)
+{
+    char name[64];
+
+    snprintf(name, sizeof(name), "%s_%s", part, what);
+    put_field(b, name, v);
+}
+
+static void verify_cmd_status(struct commands *c, struct request *rq)
+{
+    struct buf *b = request_reply(rq);
+    struct verify_status st;
+
+    verify_status(c->verify, &st);
+    resp_map(b, request_proto(rq), 7 + 3 * VERIFY_PARTS + st.n_shown);
+    put_text(b, "state", state_name(st.state));
+    put_text(b, "why", st.why);
+    put_field(b, "repair", st.repair);
+    put_text(b, "phase", st.phase);
+    put_field(b, "scanned", st.scanned);
+    put_field(b, "total", st.total);
+    put_field(b, "unsettled", st.unsettled);
+    for (int i = 0; i < VERIFY_PARTS; i++) {
+        put_part(b, verify_part_names[i], "looked", st.counts[i].looked);
+        put_part(b, verify_part_names[i], "different", st.counts[i].different);
+        put_part(b, verify_part_names[i], "mended", st.counts[i].mended);
+    }
+    for (size_t i = 0; i < st.n_shown; i++)
+        put_text(b, "example", st.shown[i]);
+    request_done(rq);
+}
+
+void cmd_verify(struct commands *c, struct request *rq, int argc,
+                const struct resp_arg *argv)
+{
+    const struct resp_arg *sub = &argv[1];
+    char shown[RESP_SHOW_MAX];
+
+    if (resp_arg_is(sub, "START") && argc == 2) {
+        verify_cmd_start(c, rq, false);
+    } else if (resp_arg_is(sub, "START") && argc == 3 &&
+               resp_arg_is(&argv[2], "REPAIR")) {
+        verify_cmd_start(c, rq, true);
+    } else if (resp_arg_is(sub, "STATUS") && argc == 2) {
+        verify_cmd_status(c, rq);
+    } else if (resp_arg_is(sub, "STOP") && argc == 2) {
+        verify_stop(c->verify);
+        reply_ok(rq);
+    } else {
+        resp_error(
+            request_reply(rq),
+            "ERR unknown VERIFY request '%s' with %d arguments: expected "
+            "START [REPAIR], STATUS or STOP",
+            resp_show(sub, shown), argc - 2);
+        request_done(rq);
+    }
+}
