@@ -118,11 +118,11 @@ def check_hashes(keys, pg, edges):
             raise Failed(f"{name} is clean and has no TTL: {edge}")
 
 
-def own_keys(keys):
-    """The daemon's own keys that stay when all is clean, sorted; without the
-    bases of totals, which expire."""
-    return sorted(key for key in keys.scan_iter("likesync:*", count=1000)
-                  if not key.startswith(COUNT))
+def staying(keys, pattern="*"):
+    """The keys without a TTL, sorted: what is clean expires."""
+    names = list(keys.scan_iter(pattern, count=1000))
+    return sorted(name for name, (ttl,) in
+                  zip(names, read_all(keys, names, ("TTL",))) if ttl == -1)
 
 
 def check_counts(keys, pg):

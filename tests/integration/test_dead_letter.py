@@ -6,6 +6,7 @@ import contextlib
 import pytest
 
 import harness
+from edges import check_counts, staying
 from wire import Wire, encode
 
 ROWS = 1200          # in one batch, several claims
@@ -61,9 +62,8 @@ class Case:
         harness.check_exact(self.pg)
         assert self.pg.value(
             "SELECT coalesce(sum(unattributed), 0) FROM post_like") == 0
-        left = [key for key in self.keys.scan_iter(count=1000)
-                if not key.startswith("post_user_like_")]
-        assert sorted(left) == harness.STATE_KEYS
+        assert staying(self.keys) == harness.STATE_KEYS
+        check_counts(self.keys, self.pg)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import uuid
 import pytest
 
 import harness
-from edges import check_counts, own_keys
+from edges import check_counts, staying
 from wire import Wire, encode
 
 TTL = 1000
@@ -71,7 +71,7 @@ class Life:
     def rest(self):
         """What is left of the daemon's own keys when nothing is under way."""
         check_counts(self.keys, self.pg)
-        return own_keys(self.keys)
+        return staying(self.keys, "likesync:*")
 
 
 @pytest.fixture
@@ -344,7 +344,7 @@ def test_nothing_else_is_ever_in_the_key_space(bed, redis, pg):
                     r"post_\d+_counter", "likesync:batch:.+"):
         assert any(re.fullmatch(pattern, key) for key in seen), pattern
     check_counts(keys, pg)
-    assert own_keys(keys) == harness.STATE_KEYS
+    assert staying(keys, "likesync:*") == harness.STATE_KEYS
     for key in keys.scan_iter(count=500):
         if key.startswith("likesync:"):
             continue
