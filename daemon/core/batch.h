@@ -40,6 +40,7 @@ struct batch_orphan {
 
 struct batch {
     char id[BATCH_ID_MAX];
+    char taker[48];         /* with whom it is (lua/common.lua, taker_of); "" */
     int64_t claimed_us;     /* the ledger's claimed_at */
     int64_t read_us;        /* Redis' time when rows were read last */
     struct batch_row *rows; /* owned */

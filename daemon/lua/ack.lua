@@ -5,14 +5,12 @@
 --     write, mtime (us) that was written, "d" when the row went to the dead
 --     letters, and behind it, for a kind with lists, the ctime (us) that
 --     PostgreSQL holds, when it was read back
--- Reply: pairs acked, pairs left on this record; or -1: the batch was taken over, and
--- its taker acks it.
+-- Reply: pairs acked, pairs left on this record; or -1: the batch is with another
+-- taker, who acks it.
 call('DEL', 'likesync:none')   -- a first write that is allowed at maxmemory
 local batch, ttl, idle_ttl = ARGV[1], ARGV[3], ARGV[4]
 local record = BATCH .. batch
-if not is_with(batch, ARGV[2]) then
-  return {-1, 0}
-end
+local is_mine = taker_of(batch) == ARGV[2]
 local now = now_us()
 local state = call('HMGET', STATE, 'gen', 'lists_off')
 local gen = tonumber(state[1]) or 0
@@ -151,7 +149,7 @@ for row = 5, #ARGV, 6 do
 end
 local owners, n, delta, at = {}, {}, {}, {}
 local moves, unknown = {}, {}  -- of the bases of totals
-local on_record = #fields > 0 and call('HMGET', record, unpack(fields)) or {}
+local on_record = is_mine and #fields > 0 and call('HMGET', record, unpack(fields)) or {}
 for i = 1, #fields do
   if not on_record[i] then
     ack_lost(6 * i - 1)
@@ -178,6 +176,9 @@ if #here > 0 then
     counts_move(owners, moves, unknown)
   end
   owners_settle(owners, n, delta, now)
+end
+if not is_mine then
+  return {-1, 0}
 end
 local left = call('HLEN', record)
 if left == 0 then

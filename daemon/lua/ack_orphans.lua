@@ -4,7 +4,7 @@
 -- Reply: owners acked, owners left on this record; or -1 as in ack.lua.
 call('DEL', 'likesync:none')   -- a first write that is allowed at maxmemory
 local record, now = BATCH .. ARGV[1], now_us()
-if not is_with(ARGV[1], ARGV[2]) then
+if taker_of(ARGV[1]) ~= ARGV[2] then
   return {-1, 0}
 end
 local owners, n, deltas = {}, {}, {}

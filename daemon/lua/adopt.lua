@@ -3,15 +3,16 @@
 -- the write, so that from then on belief alone moves the counter, however
 -- often the batch is written or acked.
 -- One that was assumed gets the ctime that a repeated event keeps.
---   ARGV: a time (us) when PostgreSQL had not been asked yet, then per pair: owner,
---     member, status, mtime, ctime (us) of what PostgreSQL holds
+--   ARGV: batch, its taker, a time (us) when PostgreSQL had not been asked yet, then
+--     per pair: owner, member, status, mtime, ctime (us) of what PostgreSQL holds
 -- Reply: now; then per pair, unless it was asked too long ago: status (-1, -2 as in
 -- row_put), mtime and ctime to write.
 call('DEL', 'likesync:none')   -- a first write that is allowed at maxmemory
 local gen = tonumber(call('HGET', STATE, 'gen')) or 0
 local now = now_us()
 local out = {us_text(now)}
-if now - ARGV[1] > ASKED_MAX then
+local is_mine = taker_of(ARGV[1]) == ARGV[2] -- else nothing is to be written
+if is_mine and now - ARGV[3] > ASKED_MAX then
   return out
 end
 
@@ -44,11 +45,14 @@ local function adopt(key, owner, member, h, status, mtime, ctime)
   end
 end
 
-for i = 2, #ARGV, 5 do
+for i = 4, #ARGV, 5 do
   local owner, member = ARGV[i], ARGV[i + 1]
   local key, n = edge_key(owner, member), #out
   local v = pcall_redis('HMGET', key, 'status', 'mtime', 'synced', 'ctime')
-  local h = edge_read(key, v)
+  local h
+  if is_mine then
+    h = edge_read(key, v)
+  end
   if not h then
     out[n + 1], out[n + 2], out[n + 3] = h == nil and -2 or -1, 0, 0
   else

@@ -7,7 +7,7 @@
 --     ledger adds a delta once per orphan batch and owner), lease_ms, max, 1 when
 --     a pass may be started
 -- Reply: now, floor for the ledger, owners left in this pass without those on hold,
--- number of rows, rows of 6 (rows.lua, row_put), number of orphans, pairs of owner
+-- number of rows, the batch's taker, rows of 6 (rows.lua, row_put), number of orphans, pairs of owner
 -- and delta, owners that are no ids, or whose keys hold something else: they leave
 -- the registry.
 call('DEL', 'likesync:none')   -- a first write that is allowed at maxmemory
@@ -30,8 +30,8 @@ if now > high then
   high = now
 end
 
-local HEAD = 4                 -- of the reply, filled in at its end
-local out, n_rows, seen, orphans, bad = {0, 0, 0, 0}, 0, 0, {}, {}
+local HEAD = 5                 -- of the reply, filled in at its end
+local out, n_rows, seen, orphans, bad = {0, 0, 0, 0, 0}, 0, 0, {}, {}
 local record, orphan_record = {}, {}
 local is_any_held = COUNTER_PRE and call('EXISTS', HOLD) == 1
 local gone = {}                -- pairs, from the sets of what is not synced
@@ -245,8 +245,8 @@ if #orphans > 0 then
   end
 end
 
-out[1], out[2], out[3], out[4] = us_text(now), us_text(high),
-  call('SCARD', PASS) + call('SCARD', PARTS) - #held / 2, n_rows
+out[1], out[2], out[3], out[4], out[5] = us_text(now), us_text(high),
+  call('SCARD', PASS) + call('SCARD', PARTS) - #held / 2, n_rows, taker_of(batch)
 out[#out + 1] = #orphans / 2
 for i = 1, #orphans do
   out[#out + 1] = orphans[i]

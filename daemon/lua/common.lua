@@ -256,12 +256,6 @@ local function lists_are_off(at)
   return at and math.abs(now_us() - at) < 5 * SECOND
 end
 
--- Whether a batch is still with the taker who writes it (`n`-th; the first is 0).
--- Another may have written newer states since, and its ack brings them.
-local function is_with(batch, n)
-  return (call('HGET', TAKERS, batch) or '0') == n
-end
-
 -- Nothing of the batch is on record any more.
 local function batch_end(batch)
   call('ZREM', BATCHES, batch)
@@ -278,6 +272,13 @@ local generation_text
 local function generation()
   generation_text = generation_text or call('HGET', STATE, 'gen') or '0'
   return generation_text
+end
+
+-- Who a batch is with: "generation:n" after n takeovers. What anybody else read of its
+-- record or wrote of it counts no more: the taker has newer states, and what was
+-- written before a failover PostgreSQL may have gone beyond.
+local function taker_of(batch)
+  return generation() .. ':' .. (call('HGET', TAKERS, batch) or '0')
 end
 
 -- Another with every claim, reload and ack, and after a failover, where the number

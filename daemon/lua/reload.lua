@@ -1,10 +1,15 @@
 -- SPDX-License-Identifier: MIT
 -- Reads a part of a batch's record, with the states as they are now: for a
 -- batch that was taken over, or a claim whose answer was lost.
---   ARGV: batch, cursor, count
--- Reply: now, floor for the ledger, next cursor ("0" at the end), number of
--- rows, rows of 6, number of orphans, pairs of owner and delta.
+--   ARGV: batch, its taker ("": the claim's answer was lost), cursor, count
+-- Reply: now, floor for the ledger, next cursor ("0" at the end), number of rows,
+-- the taker, rows of 6, number of orphans, pairs of owner and delta; or -1: it is
+-- with another taker.
 call('DEL', 'likesync:none')   -- a first write that is allowed at maxmemory
+local taker = taker_of(ARGV[1])
+if ARGV[2] ~= taker and (ARGV[2] ~= '' or not find(taker, ':0$')) then
+  return {-1}
+end
 local now = now_us()
 local state = call('HMGET', STATE, 'gen', 'floor')
 local gen, high = tonumber(state[1]) or 0, tonumber(state[2]) or 0
@@ -12,7 +17,7 @@ if now > high then
   high = now
 end
 
-local scan = call('HSCAN', BATCH .. ARGV[1], ARGV[2], 'COUNT', ARGV[3])
+local scan = call('HSCAN', BATCH .. ARGV[1], ARGV[3], 'COUNT', ARGV[4])
 local rows, orphans = {}, {}
 for i = 1, #scan[2], 2 do
   local field = scan[2][i]
@@ -31,7 +36,7 @@ end
 if #rows > 0 then
   call('HINCRBY', STATE, 'epoch', 1)
 end
-local out = {format('%.0f', now), format('%.0f', high), scan[1], #rows / 6}
+local out = {format('%.0f', now), format('%.0f', high), scan[1], #rows / 6, taker}
 for i = 1, #rows do
   out[#out + 1] = rows[i]
 end

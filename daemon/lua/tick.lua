@@ -6,7 +6,7 @@
 -- acked before it is in PostgreSQL or in the dead letters), owners in the
 -- registry, owners left in the pass, when the oldest second look was asked for
 -- (0: none), batches on record, owners with pairs on record, batches taken
--- over, each with its taker: how often it was taken over...
+-- over, each with its taker...
 call('DEL', 'likesync:none')   -- a first write that is allowed at maxmemory
 local now = now_us()
 local lease_end = format('%.0f', now + ARGV[1] * 1000)
@@ -30,6 +30,7 @@ local out = {format('%.0f', clock), format('%.0f', watermark(state[1], state[2])
              call('ZCARD', BATCHES),
              call('HLEN', ON_RECORD)}
 for _, id in ipairs(taken) do
-  out[#out + 1], out[#out + 2] = id, call('HINCRBY', TAKERS, id, 1)
+  call('HINCRBY', TAKERS, id, 1)
+  out[#out + 1], out[#out + 2] = id, taker_of(id)
 end
 return out

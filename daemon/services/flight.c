@@ -26,6 +26,7 @@
 #include "services/writer.h"
 
 #define ROW_FIELDS   6
+#define HEAD         5 /* fields of a reply in front of its rows */
 #define ERROR_LOG_MS 1000
 
 struct flight {
@@ -35,7 +36,6 @@ struct flight {
     enum flight_state state;
     bool waiting; /* for flight_resume */
     bool may_start_pass;
-    int64_t taker; /* how often the batch was taken over */
     struct batch batch;
     size_t writable;
     struct writer *writer; /* owned, in FLIGHT_WRITE */
@@ -62,6 +62,13 @@ static void gone(struct flight *fl)
 
     flight_free(fl);
     events->on_gone(events->arg);
+}
+
+/* A lease that ran out, or a failover. */
+static void left_to_taker(struct flight *fl)
+{
+    log_info("flush", "batch %s: left to who took it over", fl->batch.id);
+    gone(fl);
 }
 
 static void send(struct flight *fl, enum script_id script, redis_on_reply cb)
@@ -127,6 +134,16 @@ static void claimed_at(struct flight *fl, int64_t high_us)
         fl->batch.claimed_us = high_us;
 }
 
+/* The first one that is heard of: rows that come later may be another's. */
+static void take_taker(struct flight *fl, const struct redis_value *v)
+{
+    size_t len;
+
+    if (!fl->batch.taker[0])
+        snprintf(fl->batch.taker, sizeof(fl->batch.taker), "%s",
+                 redis_value_str(v, &len));
+}
+
 /* ---- claim ---- */
 
 static void log_bad_owners(const struct flight *fl, const struct redis_value *v,
@@ -158,7 +175,7 @@ static void claim_read(struct flight *fl, const struct redis_value *v)
 {
     int64_t left = redis_value_int(at(v, 2));
     size_t n = (size_t)redis_value_int(at(v, 3));
-    size_t i = read_rows(fl, v, 4, n);
+    size_t i = read_rows(fl, v, HEAD, n);
     size_t n_orphans = (size_t)redis_value_int(at(v, i));
     char orphan_id[BATCH_ID_MAX + 2];
 
@@ -166,12 +183,13 @@ static void claim_read(struct flight *fl, const struct redis_value *v)
         fault_point("claimed");
     claimed_at(fl, redis_value_int(at(v, 1)));
     fl->batch.read_us = redis_value_int(at(v, 0));
+    take_taker(fl, at(v, 4));
     metric_add(M_ROWS_CLAIMED, n);
     fl->may_start_pass = false;
     log_bad_owners(fl, v, i + 1 + 2 * n_orphans);
     if (n_orphans > 0) {
         snprintf(orphan_id, sizeof(orphan_id), "%so", fl->batch.id);
-        fl->events->on_orphans(fl->events->arg, orphan_id);
+        fl->events->on_orphans(fl->events->arg, orphan_id, fl->batch.taker);
     }
     if (left > 0 && n > 0 &&
         fl->batch.n_rows < (size_t)fl->engine->options->flush_batch_rows)
@@ -192,7 +210,7 @@ static void on_claim(void *arg, enum redis_outcome outcome,
 {
     struct flight *fl = arg;
 
-    if (outcome == REDIS_OK && redis_value_len(v) >= 5) {
+    if (outcome == REDIS_OK && redis_value_len(v) > HEAD) {
         claim_read(fl, v);
         return;
     }
@@ -235,16 +253,21 @@ static void on_reload(void *arg, enum redis_outcome outcome,
     size_t len;
     size_t i;
 
-    if (outcome != REDIS_OK || redis_value_len(v) < 5) {
+    if (outcome == REDIS_OK && redis_value_len(v) == 1) {
+        left_to_taker(fl);
+        return;
+    }
+    if (outcome != REDIS_OK || redis_value_len(v) <= HEAD) {
         error_log(fl, "reload", outcome, v);
         wait(fl);
         return;
     }
+    take_taker(fl, at(v, 4));
     claimed_at(fl, redis_value_int(at(v, 1)));
     fl->batch.read_us = redis_value_int(at(v, 0));
     snprintf(fl->cursor, sizeof(fl->cursor), "%s",
              redis_value_str(at(v, 2), &len));
-    i = read_rows(fl, v, 4, (size_t)redis_value_int(at(v, 3)));
+    i = read_rows(fl, v, HEAD, (size_t)redis_value_int(at(v, 3)));
     read_orphans(fl, v, i + 1, (size_t)redis_value_int(at(v, i)));
     if (strcmp(fl->cursor, "0") != 0) {
         reload_send(fl);
@@ -258,6 +281,7 @@ static void reload_send(struct flight *fl)
 {
     args_clear(&fl->args);
     args_put_str(&fl->args, fl->batch.id);
+    args_put_str(&fl->args, fl->batch.taker);
     args_put_str(&fl->args, fl->cursor);
     args_put_i64(&fl->args, fl->engine->options->flush_claim_rows);
     send(fl, SCRIPT_RELOAD, on_reload);
@@ -323,9 +347,7 @@ static void on_ack(void *arg, enum redis_outcome outcome,
         return;
     }
     if (redis_value_int(at(v, 0)) < 0) {
-        log_info("flush", "batch %s: taken over, and left to its taker",
-                 fl->batch.id);
-        gone(fl);
+        left_to_taker(fl);
         return;
     }
     metric_add(M_ROWS_ACKED, (uint64_t)redis_value_int(at(v, 0)));
@@ -383,7 +405,7 @@ static void ack_rows(struct flight *fl)
 
     args_clear(&fl->args);
     args_put_str(&fl->args, fl->batch.id);
-    args_put_i64(&fl->args, fl->taker);
+    args_put_str(&fl->args, fl->batch.taker);
     args_put_i64(&fl->args, o->cache_ttl_s);
     args_put_i64(&fl->args, o->follow_idle_ttl_s);
     for (size_t i = fl->rows_acked; i < to; i++)
@@ -402,7 +424,7 @@ static void ack_orphans(struct flight *fl)
         to = fl->batch.n_orphans;
     args_clear(&fl->args);
     args_put_str(&fl->args, fl->batch.id);
-    args_put_i64(&fl->args, fl->taker);
+    args_put_str(&fl->args, fl->batch.taker);
     for (size_t i = fl->orphans_acked; i < to; i++) {
         const struct batch_orphan *o = &fl->batch.orphans[i];
 
@@ -427,14 +449,15 @@ static void ack_next(struct flight *fl)
 
 struct flight *flight_new(const struct engine *e,
                           const struct flight_events *events,
-                          struct list *flights, const char *id, int64_t taker)
+                          struct list *flights, const char *id,
+                          const char *taker)
 {
     struct flight *fl = mem_zalloc(sizeof(*fl));
 
     fl->engine = e;
     fl->events = events;
-    fl->taker = taker;
     batch_init(&fl->batch, id);
+    snprintf(fl->batch.taker, sizeof(fl->batch.taker), "%s", taker);
     list_push_back(flights, &fl->node);
     return fl;
 }

@@ -18,7 +18,7 @@ struct flight_events {
     /* A claim was answered; left: owners left in the pass. */
     void (*on_claimed)(void *arg, struct flight *fl, int64_t left);
     /* A claim found counters without rows: a batch of its own, id orphan_id. */
-    void (*on_orphans)(void *arg, const char *orphan_id);
+    void (*on_orphans)(void *arg, const char *orphan_id, const char *taker);
     /* It is over and was freed. */
     void (*on_gone)(void *arg);
     /* Redis could not be used: flight_resume later. */
@@ -33,10 +33,12 @@ enum flight_state {
     FLIGHT_ACK
 };
 
-/* A new one in a list; start it by flight_claim or flight_reload. */
+/* A new one in a list; start it by flight_claim or flight_reload. taker: "" when
+ * it is not claimed yet. */
 struct flight *flight_new(const struct engine *e,
                           const struct flight_events *events,
-                          struct list *flights, const char *id, int64_t taker);
+                          struct list *flights, const char *id,
+                          const char *taker);
 /* Claims up to batch_rows, in steps of claim_rows. */
 void flight_claim(struct flight *fl, bool may_start_pass);
 void flight_reload(struct flight *fl);

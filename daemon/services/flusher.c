@@ -122,11 +122,12 @@ static void on_claimed(void *arg, struct flight *fl, int64_t left)
     pump(f);
 }
 
-static void on_orphans(void *arg, const char *orphan_id)
+static void on_orphans(void *arg, const char *orphan_id, const char *taker)
 {
     struct flusher *f = arg;
 
-    flight_reload(flight_new(f->engine, &f->events, &f->flights, orphan_id, 0));
+    flight_reload(
+        flight_new(f->engine, &f->events, &f->flights, orphan_id, taker));
 }
 
 static void on_gone(void *arg)
@@ -166,7 +167,7 @@ static void pump(struct flusher *f)
         return;
     snprintf(id, sizeof(id), "%s-%s-%llu", f->engine->kind->name,
              f->engine->instance, (unsigned long long)++f->next_batch);
-    flight_claim(flight_new(f->engine, &f->events, &f->flights, id, 0),
+    flight_claim(flight_new(f->engine, &f->events, &f->flights, id, ""),
                  f->pass_due);
 }
 
@@ -232,7 +233,7 @@ static void take_over(struct flusher *f, const struct redis_value *v)
     for (size_t i = TICK_FIELDS; i + 1 < redis_value_len(v); i += 2) {
         size_t len;
         const char *id = redis_value_str(redis_value_at(v, i), &len);
-        int64_t taker = redis_value_int(redis_value_at(v, i + 1));
+        const char *taker = redis_value_str(redis_value_at(v, i + 1), &len);
 
         if (is_own(f, id))
             continue;

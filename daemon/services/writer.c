@@ -179,6 +179,8 @@ static void adopt(struct writer *w)
     int n = 0;
 
     args_clear(&w->args);
+    args_put_str(&w->args, w->batch->id);
+    args_put_str(&w->args, w->batch->taker);
     args_put_i64(&w->args, w->asked_us);
     for (size_t i = w->adopt_from; i < w->writable && n < ADOPT_PAIRS; i++) {
         const struct batch_row *r = &w->batch->rows[i];

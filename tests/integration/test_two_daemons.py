@@ -376,7 +376,8 @@ def run_script(keys, name, *arguments):
                     for name, text in LIKE_NAMES.items())
     texts = [(ROOT / "daemon/lua" / f"{part}.lua").read_text()
              for part in ("common", "rows", name)]
-    lists = "local LISTS, FOLLOW_PRE, FOLLOW_POST, FANS_PRE, FANS_POST\n"
+    lists = "local LISTS, UNSYNCED_SETS\n" \
+        "local FOLLOW_PRE, FOLLOW_POST, FANS_PRE, FANS_POST\n"
     return keys.eval(names + lists + "".join(texts), 0, *arguments)
 
 
@@ -395,7 +396,7 @@ def ack_all(keys, batch):
         owner, member = field.split(" ")
         edge = keys.hgetall(f"post_user_like_{owner}_{member}")
         us = edge["mtime"].replace(".", "")
-        run_script(keys, "ack", batch, 0, 3600, 0, owner, member,
+        run_script(keys, "ack", batch, "0:0", 3600, 0, owner, member,
                    edge["status"], us, us, "")
 
 
@@ -416,7 +417,7 @@ def test_a_batch_does_not_go_on_in_another_pass(redis, acked):
 
     for user in (1, 2, 3):
         event(user, 42, "1")
-    user = claim("a", 1, new_pass=True)[5]
+    user = claim("a", 1, new_pass=True)[6]
     event(user, 42, "0")
     claim("b", 100)
     event(9, 43, "1")
