@@ -115,7 +115,7 @@ local function lists_refuse(owner, member, is_more, op)
   end
   is_new[list] = card == 0 and list_check_empty(list)
   is_new[fans] = n_fans == 0 and list_check_empty(fans)
-  if not is_more or most == 0 then
+  if not is_more or most == 0 or call('ZSCORE', list, member) then
     return nil
   elseif card >= most then
     return LIMIT
