@@ -789,13 +789,28 @@ def test_one_job_at_a_time(bed, redis, pg):
     daemon = bed.daemon(redis, pg)
     admin = daemon.admin()
     assert admin.execute_command("ADOPT", "START", "follows") in ("OK", True)
-    for what in ("follows", "likes"):
-        _, err = ctl(daemon, "adopt", what, expect=1)
-        assert err == ("likesyncctl: ERR an adoption is running: see ADOPT "
-                       "STATUS, or ADOPT STOP\n")
+    _, err = ctl(daemon, "adopt", "likes", expect=1)
+    assert err == ("likesyncctl: ERR an adoption of follows is running: see "
+                   "ADOPT STATUS, or ADOPT STOP\n")
     admin.execute_command("ADOPT", "STOP")
     assert wait_not_running(daemon)["state"] == "stopped"
     assert adopt(daemon, "likes") == (0, 0, 0, 0)
+
+
+def test_a_lost_terminal_is_no_end(bed, redis, pg):
+    """The job goes on without likesyncctl, and the next one shows it."""
+    slow_graph(redis)
+    daemon = bed.daemon(redis, pg)
+    first = subprocess.Popen([CTL, "-s", daemon.admin_socket, "adopt",
+                              "follows"])
+    wait_for(lambda: status(daemon)["adopted"] > 0, 30, "the first edges")
+    first.kill()
+    first.wait()
+    assert status(daemon)["state"] == "running"
+    edges, taken, _, refused = adopt(daemon, "follows")
+    assert edges >= taken == 20000 and refused == 0
+    daemon.drain(60)
+    assert len(follows(pg)) == 20000
 
 
 def test_a_daemon_that_ends_while_it_runs(bed, redis, pg):
