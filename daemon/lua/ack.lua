@@ -117,6 +117,9 @@ local function ack_lost(row)
     call('DEL', key)
   end
   if LISTS then
+    if ARGV[row + 2] == '0' then
+      lists_set(owner, member, 0) -- a load only brings what is there
+    end
     list_doubt(follow_key(owner))
     list_doubt(fans_key(member))
   end
