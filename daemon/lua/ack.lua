@@ -43,13 +43,13 @@ local function bring_back_lists(key, owner, member, h, note)
 end
 
 local function ack_edge(key, owner, member, h, ps, pm, written, note, others)
+  local dead = sub(note, 1, 1) == 'd'
   if not h or not h.syn then
-    if LISTS and not h and not is_dirty_pair(owner, member) then
+    if LISTS and (not h or dead) and not is_dirty_pair(owner, member) then
       lists_synced(owner, member, idle_ttl)
     end
     return 0
   end
-  local dead = sub(note, 1, 1) == 'd'
   if pm < h.sm then             -- an ack older than the last one
     if not dead then
       return 0
