@@ -348,10 +348,29 @@ def test_a_user_who_left_before_the_adoption(daemon, client, redis, pg):
     app.write_lists({(7, 8): OLD, (7, 9): OLD})
     assert client.execute_command("UNFOLLOW", 7, 8) == 0
     assert client.execute_command("FOLLOW", 7, 9) == 1
-    assert adopt(daemon, "follows")[1] == 0
+    assert adopt(daemon, "follows") == (4, 0, 4, 0)
     daemon.drain()
     assert follows(pg).keys() == {(7, 9)}
     assert app.lists().keys() == {(0, "7"), (1, "9")}
+
+
+@pytest.mark.parametrize("cached", [False, True])
+def test_a_user_who_left_what_only_a_list_has(daemon, client, redis, pg, cached):
+    """PostgreSQL has an older end, so the daemon answers 0: and then the edge
+    that an app put into a list since must not come again."""
+    pg.query("INSERT INTO user_follow VALUES (7, 8, 0, 1, to_timestamp(%s),"
+             " to_timestamp(%s))", OLD - 100, OLD - 50)
+    if cached:
+        assert client.execute_command("UNFOLLOW", 7, 8) == 0
+    app = App(redis)
+    app.write_lists({(7, 8): OLD, (7, 9): OLD})
+    assert client.execute_command("UNFOLLOW", 7, 8) == 0
+    assert client.execute_command("FOLLOWING", 7) == ["9"]
+    assert client.execute_command("FOLLOWERS", 8) == []
+    assert adopt(daemon, "follows")[1] == 1
+    daemon.drain()
+    assert {pair: state for pair, (state, _) in follows(pg).items()} == \
+        {(7, 8): 0, (7, 9): 1}
 
 
 def test_a_user_who_came_back_by_the_app(daemon, client, redis, pg):
