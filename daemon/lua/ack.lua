@@ -86,6 +86,9 @@ local function ack_edge(key, owner, member, h, ps, pm, written, note, others)
         call('HDEL', key, 'others')
       end
     end
+  elseif h.others and not is_dirty_pair(owner, member) then
+    call('SADD', SET .. owner, member) -- their hash came behind their sets
+    call('SADD', REGISTRY, owner)
   end
   return h.st - h.syn - before
 end
