@@ -14,8 +14,8 @@
 
 static const char help[] = USAGE
     "\n"
-    "Takes likes over RESP into Redis and writes them to PostgreSQL. Runs in\n"
-    "the foreground and logs to stderr.\n"
+    "Takes likes and follows over RESP into Redis and makes them rows in\n"
+    "PostgreSQL. Runs in the foreground and logs to stderr.\n"
     "\n"
     "  -c, --config FILE  configuration (INI)\n"
     "      --check-config say whether it is good, and end\n"

@@ -8,6 +8,12 @@
 # build, by clang (build-clang/), only has to be free of warnings. Memory is
 # measured on a third, without sanitizers (build-plain/).
 set -eu
+case ${1-} in
+-h | --help)
+    sed -n '3,9s/^# *//p' "$0"
+    exit 0
+    ;;
+esac
 cd "$(dirname "$0")/.."
 . tests/lib/deps.sh
 

@@ -135,7 +135,8 @@ static int begin_array(struct resp_parser *p, const struct resp_limits *limits,
     if (n > 0 && (size_t)n > limits->max_args)
         return fail(p, limits->unauthenticated
                            ? "Protocol error: unauthenticated multibulk length"
-                           : words.invalid);
+                           : "Protocol error: too many arguments "
+                             "(server.max_args)");
     p->left = n;
     return 1;
 }
@@ -168,7 +169,8 @@ static int begin_bulk(struct resp_parser *p, const struct resp_limits *limits,
     if ((uint64_t)n > limits->max_arg_bytes)
         return fail(p, limits->unauthenticated
                            ? "Protocol error: unauthenticated bulk length"
-                           : words.invalid);
+                           : "Protocol error: too long an argument "
+                             "(server.max_arg_bytes)");
     size_t room =
         limits->max_request > p->pos ? limits->max_request - p->pos : 0;
     if (room < 2 || (uint64_t)n > room - 2)

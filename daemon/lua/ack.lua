@@ -55,13 +55,13 @@ local function bring_back_lists(key, owner, member, h, note)
 end
 
 local function ack_edge(key, owner, member, h, ps, pm, written, note, others)
+  local dead = sub(note, 1, 1) == 'd'
   if not h or not h.syn then
-    if not h and (LISTS or keeps_sets) and not is_dirty_pair(owner, member) then
+    if (LISTS or keeps_sets) and (not h or dead) and not is_dirty_pair(owner, member) then
       pair_synced(owner, member)
     end
     return 0, false
   end
-  local dead = sub(note, 1, 1) == 'd'
   if pm < h.sm then             -- an ack older than the last one
     if not dead then
       return 0, true
@@ -97,6 +97,9 @@ local function ack_edge(key, owner, member, h, ps, pm, written, note, others)
         call('HDEL', key, 'others')
       end
     end
+  elseif h.others and not is_dirty_pair(owner, member) then
+    call('SADD', SET .. owner, member) -- their hash came behind their sets
+    call('SADD', REGISTRY, owner)
   end
   return h.st - h.syn - before, known and not changed
 end
@@ -138,6 +141,9 @@ local function ack_lost(row)
     fills_end({owner})
   end
   if LISTS then
+    if ARGV[row + 2] == '0' then
+      lists_set(owner, member, 0) -- a load only brings what is there
+    end
     list_doubt(follow_key(owner))
     list_doubt(fans_key(member))
   end

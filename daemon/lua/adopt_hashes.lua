@@ -92,10 +92,10 @@ local function adopt(owner, member, seen, status, mtime, ctime)
   local h, why = edge_read(key, v)
   if h == nil and call('EXISTS', key) == 0 then
     return GONE
+  elseif h and (h.syn or v[5]) then
+    return KNOWN
   elseif not h or h.m == 0 or h.m > now + AT_AHEAD then
     return v.err and why or 'it has no valid status and mtime (Unix seconds)'
-  elseif h.syn or v[5] then
-    return KNOWN
   end
   local known
   known, why = is_unsynced(owner, member)

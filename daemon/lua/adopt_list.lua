@@ -36,11 +36,16 @@ local function take(key, owner, member, us)
   return 1
 end
 
--- Whether the edge came after it was taken back, of which the hash tells. The time
--- of a set is that of its adoption, so it does not say so; a state that
--- PostgreSQL never had was looked up at ctime.
-local function is_again(h, us)
-  return h.syn and h.st == 0 and staged == '' and us > math.max(h.m, h.ct)
+-- Whether the edge came after it was taken back, of which the hash tells, and is
+-- still there. The time of a set is that of its adoption, so it does not say so; a
+-- state that PostgreSQL never had was looked up at ctime.
+local function is_again(h, owner, member, us)
+  if not h.syn or h.st == 1 or staged ~= '' or us <= math.max(h.m, h.ct) then
+    return false
+  elseif side == '0' then
+    return pcall_redis('ZSCORE', follow_key(owner), member)
+  end
+  return pcall_redis('ZSCORE', fans_key(member), owner)
 end
 
 local function adopt(owner, member, us)
@@ -48,7 +53,7 @@ local function adopt(owner, member, us)
   local h, why = edge_load(key)
   if h == false then
     return (string.gsub(why, '^ERR ', ''))
-  elseif not h or is_again(h, us) then
+  elseif not h or is_again(h, owner, member, us) then
     return take(key, owner, member, us)
   elseif h.syn and h.st == 0 then
     lists_set(owner, member, 0) -- it was taken back before it was taken over

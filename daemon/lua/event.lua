@@ -130,7 +130,7 @@ local function lists_refuse(owner, member, is_more, op)
   end
   is_new[list] = card == 0 and list_check_empty(list)
   is_new[fans] = n_fans == 0 and list_check_empty(fans)
-  if not is_more or most == 0 then
+  if not is_more or most == 0 or call('ZSCORE', list, member) then
     return nil
   elseif card >= most then
     return LIMIT
@@ -157,6 +157,16 @@ local function lists_change(owner, member, status, ctime)
   else
     lists_set(owner, member, status, ctime)
     lists_unsynced(owner, member)
+  end
+end
+
+-- An end of what there is no edge of. Others may have put one into a list only,
+-- where it would be taken over later.
+local function lists_leave(owner, member)
+  local follow = pcall_redis('ZSCORE', follow_key(owner), member)
+  local fan = pcall_redis('ZSCORE', fans_key(member), owner)
+  if type(follow) == 'string' or type(fan) == 'string' then
+    lists_set(owner, member, 0)
   end
 end
 
@@ -325,6 +335,9 @@ local function event_usual(key, owner, member, op, base, v)
   if not (m and v[3] and find(v[3], '^[01] %d+$')) then
     return nil
   elseif st == op then
+    if LISTS and want == 0 then
+      lists_leave(owner, member)
+    end
     return SAME
   end
   local no = LISTS and lists_refuse(owner, member, want == 1, op)
@@ -386,6 +399,9 @@ local function event(owner, member, op, base)
   if (at and at <= last) or (h.st == want and not h.assumed) then
     h.ctime = h.ctime or (h.new and time_text(now))
     local err = not h.assumed and keep(key, owner, member, h)
+    if LISTS and want == 0 and h.st == 0 and not at then
+      lists_leave(owner, member)
+    end
     return err and failed(err) or SAME
   end
   local changed = h.st ~= want and CHANGED or SAME

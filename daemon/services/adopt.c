@@ -229,8 +229,12 @@ int adopt_start(struct adopt *a, enum edge_index kind)
 {
     bool has_lists = edge_kinds[kind]->has_lists;
 
-    if (a->state == ADOPT_RUNNING)
-        return ADOPT_BUSY;
+    if (a->state == ADOPT_RUNNING) {
+        if (a->service != &a->services[kind])
+            return ADOPT_BUSY;
+        a->stopping = false;
+        return 0;
+    }
     a->state = ADOPT_RUNNING;
     a->service = &a->services[kind];
     a->phases = has_lists ? phases : &phases[HASHES];

@@ -46,8 +46,8 @@ struct adopt *adopt_new(struct service *services, struct uv_loop_s *loop);
 /* The connections and the services' lookups must be freed before. */
 void adopt_free(struct adopt *a);
 
-/* 0, or without effect: */
-#define ADOPT_BUSY 1 /* one is running */
+/* A job of this kind that is running goes on. 0, or without effect: */
+#define ADOPT_BUSY 1 /* one of another kind is running */
 MUST_CHECK int adopt_start(struct adopt *a, enum edge_index kind);
 /* The job, if there is one, ends after the step under way. */
 void adopt_stop(struct adopt *a);

@@ -25,16 +25,19 @@ static void adopt_cmd_start(struct commands *c, struct request *rq,
                             const struct resp_arg *name)
 {
     enum edge_index kind;
+    struct adopt_status st;
     char shown[RESP_SHOW_MAX];
 
+    adopt_status(c->adopt, &st);
     if (!find_kind(name, &kind))
         resp_error(request_reply(rq),
                    "ERR unknown graph '%s': expected follows or likes",
                    resp_show(name, shown));
     else if (adopt_start(c->adopt, kind) != 0)
         resp_error(request_reply(rq),
-                   "ERR an adoption is running: see ADOPT STATUS, or ADOPT "
-                   "STOP");
+                   "ERR an adoption of %ss is running: see ADOPT STATUS, or "
+                   "ADOPT STOP",
+                   st.kind->name);
     else
         resp_simple(request_reply(rq), "OK");
     request_done(rq);

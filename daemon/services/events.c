@@ -40,8 +40,8 @@ static void put_full(struct buf *b, const char *text)
 static void put_limit(struct buf *b, const struct options *o)
 {
     resp_error(b,
-               "ERR not recorded: the user already follows %lld others, as "
-               "many as follow.max_following allows",
+               "ERR not recorded: the user already follows %lld others or more "
+               "(follow.max_following)",
                (long long)o->follow_max_following);
 }
 

@@ -282,7 +282,7 @@ static void on_turn(void *arg, const char *why)
     if (why)
         fail(p, why);
     else
-        list_walk_next(&p->walk, step_size(p));
+        go_on(p);
 }
 
 /* What the whole page will take, going by the items that are there. */

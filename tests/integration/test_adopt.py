@@ -348,10 +348,29 @@ def test_a_user_who_left_before_the_adoption(daemon, client, redis, pg):
     app.write_lists({(7, 8): OLD, (7, 9): OLD})
     assert client.execute_command("UNFOLLOW", 7, 8) == 0
     assert client.execute_command("FOLLOW", 7, 9) == 1
-    assert adopt(daemon, "follows")[1] == 0
+    assert adopt(daemon, "follows") == (4, 0, 4, 0)
     daemon.drain()
     assert follows(pg).keys() == {(7, 9)}
     assert app.lists().keys() == {(0, "7"), (1, "9")}
+
+
+@pytest.mark.parametrize("cached", [False, True])
+def test_a_user_who_left_what_only_a_list_has(daemon, client, redis, pg, cached):
+    """PostgreSQL has an older end, so the daemon answers 0: and then the edge
+    that an app put into a list since must not come again."""
+    pg.query("INSERT INTO user_follow VALUES (7, 8, 0, 1, to_timestamp(%s),"
+             " to_timestamp(%s))", OLD - 100, OLD - 50)
+    if cached:
+        assert client.execute_command("UNFOLLOW", 7, 8) == 0
+    app = App(redis)
+    app.write_lists({(7, 8): OLD, (7, 9): OLD})
+    assert client.execute_command("UNFOLLOW", 7, 8) == 0
+    assert client.execute_command("FOLLOWING", 7) == ["9"]
+    assert client.execute_command("FOLLOWERS", 8) == []
+    assert adopt(daemon, "follows")[1] == 1
+    daemon.drain()
+    assert {pair: state for pair, (state, _) in follows(pg).items()} == \
+        {(7, 8): 0, (7, 9): 1}
 
 
 def test_a_user_who_came_back_by_the_app(daemon, client, redis, pg):
@@ -789,13 +808,28 @@ def test_one_job_at_a_time(bed, redis, pg):
     daemon = bed.daemon(redis, pg)
     admin = daemon.admin()
     assert admin.execute_command("ADOPT", "START", "follows") in ("OK", True)
-    for what in ("follows", "likes"):
-        _, err = ctl(daemon, "adopt", what, expect=1)
-        assert err == ("likesyncctl: ERR an adoption is running: see ADOPT "
-                       "STATUS, or ADOPT STOP\n")
+    _, err = ctl(daemon, "adopt", "likes", expect=1)
+    assert err == ("likesyncctl: ERR an adoption of follows is running: see "
+                   "ADOPT STATUS, or ADOPT STOP\n")
     admin.execute_command("ADOPT", "STOP")
     assert wait_not_running(daemon)["state"] == "stopped"
     assert adopt(daemon, "likes") == (0, 0, 0, 0)
+
+
+def test_a_lost_terminal_is_no_end(bed, redis, pg):
+    """The job goes on without likesyncctl, and the next one shows it."""
+    slow_graph(redis)
+    daemon = bed.daemon(redis, pg)
+    first = subprocess.Popen([CTL, "-s", daemon.admin_socket, "adopt",
+                              "follows"])
+    wait_for(lambda: status(daemon)["adopted"] > 0, 30, "the first edges")
+    first.kill()
+    first.wait()
+    assert status(daemon)["state"] == "running"
+    edges, taken, _, refused = adopt(daemon, "follows")
+    assert edges >= taken == 20000 and refused == 0
+    daemon.drain(60)
+    assert len(follows(pg)) == 20000
 
 
 def test_a_daemon_that_ends_while_it_runs(bed, redis, pg):

@@ -198,6 +198,25 @@ def test_refused_follows(bed, redis, pg):
     assert not redis.client().keys("likesync:unsynced:*")
 
 
+def test_follows_of_others_that_are_none(bed, redis, pg):
+    """No id, and no state: they do not count as unsynced for ever, which would
+    keep the lists beside them."""
+    daemon = bed.daemon(redis, pg)
+    keys = redis.client()
+    assert daemon.client().execute_command("FOLLOW", 1, 8) == 1
+    daemon.drain()
+    keys.hset("user_follow_1_abc", mapping={"status": 1, "mtime": 1700000000})
+    keys.hset("user_follow_1_7", mapping={"status": 7, "mtime": 1700000000})
+    keys.sadd("user_follow_set_1", "abc", "7")
+    keys.sadd("follow_set", 1)
+    daemon.drain()
+    assert pg.query("SELECT member_id, status FROM sync_dead_letter"
+                    " ORDER BY 1") == [("7", None), ("abc", None)]
+    assert not keys.keys("likesync:unsynced:*")
+    assert keys.ttl("1:follow") > 0
+    assert daemon.client().execute_command("FOLLOWING", 1) == ["8"]
+
+
 @pytest.mark.parametrize("sqlstate", ["P0001", "23514", "22003", "23502",
                                       "P0004", "LS001"])
 def test_a_trigger_that_raises(case, sqlstate):

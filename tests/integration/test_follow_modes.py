@@ -56,6 +56,39 @@ def forget_edges(redis):
             keys.delete(key)
 
 
+# ---- Redis loses all ----
+
+def test_lists_loaded_before_what_redis_lost_is_written(bed, redis, pg):
+    """A batch is on its way when Redis loses all, and lists are loaded without
+    it. When it is written they are what the rows say."""
+    daemon = bed.daemon(redis, pg)
+    keys = redis.client()
+    with asking(daemon) as ask:
+        for other in (2, 3):
+            assert ask("FOLLOW", 1, other) == 1
+        daemon.drain()
+        with flusher_paused(daemon):
+            assert ask("UNFOLLOW", 1, 2) == ask("FOLLOW", 1, 4) == 1
+            rival = pg.connect()
+            rival.cursor().execute("BEGIN; LOCK TABLE user_follow"
+                                   " IN SHARE MODE")
+        wait_for(lambda: keys.keys("likesync:batch:*") and
+                 not keys.exists("follow_set", "likesync:pass:follow"),
+                 what="both to be claimed")
+        keys.flushall()
+        assert ask("FOLLOWING", 1) == ["3", "2"]
+        assert [ask("FOLLOWERS", user) for user in (2, 4)] == [["1"], []]
+        rival.close()
+        wait_for(lambda: set(edges_of(pg)) == {(1, 3), (1, 4)},
+                 what="them to be written")
+        wait_for(lambda: ask("FOLLOWERS", 2) == [] and
+                 ask("FOLLOWING", 1) == ["4", "3"], what="them to be acked")
+        assert ask("RELATION", 1, 2, 3, 4) == [0, 1, 1]
+        assert ask("FOLLOWCOUNT", 1, 2, 4) == [[2, 0], [0, 0], [0, 1]]
+    check_answers(daemon, pg)
+    check_clean(redis, pg)
+
+
 # ---- PostgreSQL away ----
 
 def test_follows_while_postgres_is_away(bed, redis, own):  # noqa: F811
@@ -217,6 +250,8 @@ def test_no_limit_for_what_cannot_be_counted(bed, redis, own):  # noqa: F811
         pg_gone(cluster, daemon)
         assert ask("FOLLOW", 1, 5) == 1
         assert "already follows 2" in refused(ask, "FOLLOW", 4, 5)
+        keys.delete("user_follow_4_2")
+        assert ask("FOLLOW", 4, 2) == 1       # is in the list: none is more
         cluster.start()
         daemon.drain(60)
         assert "already follows 2" in refused(ask, "FOLLOW", 1, 6)

@@ -754,8 +754,8 @@ def test_more_than_max_following(small):
         for state in STATES:
             with small.being(state):
                 assert error_of(ask, "FOLLOW", users[0], users[13]) == \
-                    "not recorded: the user already follows 12 others, as " \
-                    "many as follow.max_following allows"
+                    "not recorded: the user already follows 12 others or " \
+                    "more (follow.max_following)"
                 assert ask("FOLLOW", users[0], users[1]) == 0
                 assert ask("FOLLOW", users[13], users[0]) == \
                     (state == "unsynced")

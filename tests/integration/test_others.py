@@ -327,6 +327,27 @@ def test_a_pause_shorter_than_the_grace_is_no_loss(bed, redis, pg, app,
     check_clean(pg, redis)
 
 
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_hash_that_comes_behind_a_claim(daemon, client, app, redis, pg,
+                                          first):
+    """The sets of an event were claimed with the state before, which was
+    known; the hash comes while that is being written."""
+    client.execute_command("LIKE", 7, 42)
+    if not first:
+        client.execute_command("UNLIKE", 7, 42)
+    daemon.drain()
+    with pg.connect() as rival:
+        rival.cursor().execute("LOCK TABLE user_like_post IN SHARE MODE")
+        app.write(7, 42, 1 - first, parts="s")
+        wait_for(lambda: app.keys.keys("likesync:batch:*"), what="the claim")
+        app.write(7, 42, 1 - first, int(time.time()) + 1, parts="hc")
+    daemon.drain()
+    assert [row[:3] for row in rows(pg)] == [(42, 7, 1 - first)]
+    assert counts(pg) == {42: (1 - first, 0)}
+    assert client.execute_command("LIKECOUNT", 42) == [1 - first]
+    check_clean(pg, redis)
+
+
 def test_an_app_and_the_daemon_at_once(daemon, client, app, redis, pg):
     """A stream on the same pairs from both, flushed all the while; each
     knows the state before, as the recipe asks."""
