@@ -19,6 +19,7 @@ import time
 TESTS = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(TESTS / "integration"), str(TESTS / "bench")]
 import bench_follows  # noqa: E402
+import bench_likers  # noqa: E402
 import harness  # noqa: E402
 from bench_stage import (CONNECTIONS, PIPELINE, Slow, Stage,  # noqa: E402
                          cpu_s, likebench, probe)
@@ -64,6 +65,16 @@ FIGURES = (
     ("many_ping", "many posts: longest PING", "ms", 1),
     ("one_script", "one post: longest script", "ms", 1),
     ("one_ping", "one post: longest PING", "ms", 1),
+    ("likers_first", "like.lists, first likes, spread", "events/s", 0),
+    ("likers_known", "like.lists, UNLIKE, spread", "events/s", 0),
+    ("likers_flush_none", "flush without lists", "rows/s", 0),
+    ("likers_flush_sets", "flush with the sets of like.lists", "rows/s", 0),
+    ("likers_flush", "flush with sets and indexes", "rows/s", 0),
+    ("likers_memory", "memory of an unsynced like in sets", "bytes", 0),
+    ("likers_page", "a page of 300,000 LIKERS", "ms", 2),
+    ("likers_page_longest", "that, longest", "ms", 1),
+    ("likers_page_unsynced", "the same, 500 not synced", "ms", 2),
+    ("likers_page_unsynced_longest", "that, longest", "ms", 1),
     ("follow_first", "FOLLOW, first follows, spread, strict", "events/s", 0),
     ("follow_known", "UNFOLLOW of known pairs, spread", "events/s", 0),
     ("follow_flush", "flush of a backlog of fresh follows", "rows/s", 0),
@@ -94,11 +105,18 @@ RATIOS = (
     ("durable : directly, spread", "sustained_spread", "direct_spread", 8),
     ("durable : directly, hot post", "sustained_hot", "direct_hot", 50),
     ("flush : COPY", "flush", "copy", None),
+    ("like.lists, first likes : without", "likers_first", "like_first", None),
+    ("like.lists, known pairs : without", "likers_known", "like_known", None),
+    ("flush with sets : without", "likers_flush_sets", "likers_flush_none",
+     None),
+    ("flush with sets, indexes : without", "likers_flush",
+     "likers_flush_none", None),
     ("follows, flush : likes, flush", "follow_flush", "flush", None),
     ("follows, flush with indexes : without", "follow_flush",
      "follow_flush_bare", None),
 )
-AIMS = {"many_script": 10, "one_script": 10, "many_ping": 20, "one_ping": 20,
+AIMS = {"likers_page": 10, "likers_page_unsynced": 10,
+        "many_script": 10, "one_script": 10, "many_ping": 20, "one_ping": 20,
         "follow_script": 10, "follow_ping": 20, "list_script": 10,
         "list_rss": 128, "list_follow_p99": 5, "list_relation_p99": 5,
         "list_ping_longest": 20}
@@ -161,8 +179,8 @@ class Bench:
         return result
 
     @contextlib.contextmanager
-    def stage(self):
-        stage = Stage(self)
+    def stage(self, **options):
+        stage = Stage(self, **options)
         yield stage
         stage.close()
 
@@ -284,6 +302,11 @@ class Bench:
              lambda: self.longest("many", 0)),
             ("longest script and PING, one post",
              lambda: self.longest("one", 1)),
+            ("LIKE with like.lists", lambda: bench_likers.events(self)),
+            ("flush with and without like.lists",
+             lambda: bench_likers.flush(self)),
+            (f"pages of {bench_likers.LIKERS:,} likers",
+             lambda: bench_likers.long_post(self)),
             ("FOLLOW", lambda: bench_follows.events(self)),
             ("flush of follows, with and without indexes",
              lambda: bench_follows.flush(self)),

@@ -108,13 +108,17 @@ class Slow:
 
 
 class Stage:
-    """A Redis, a database and a daemon of a workload's own."""
+    """A Redis, a database and a daemon of a workload's own; `lists`: with all
+    that LIKERS needs."""
 
-    def __init__(self, bench):
+    def __init__(self, bench, lists=False):
         self.redis = bench.make_redis()
         self.pg = bench.cluster.create_database()
+        if lists:
+            self.pg.psql("-f", harness.ROOT / "sql" / "likers.sql")
         self.daemon = bench.bed.daemon(self.redis, self.pg,
-                                       flush_interval_ms=None)
+                                       flush_interval_ms=None,
+                                       like_lists="yes" if lists else "no")
         self.admin = self.daemon.admin(timeout=900)
         bench.cluster.psql("postgres", "-c", "CHECKPOINT")
 
