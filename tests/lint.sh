@@ -42,7 +42,7 @@ tidy() {
 lua() {
     kind="KIND REGISTRY SET HASH OWNER_FIELD MEMBER_FIELD COUNTER_PRE COUNTER_POST \
         LISTS UNSYNCED_SETS FOLLOW_PRE FOLLOW_POST FANS_PRE FANS_POST"
-    known=" redis ARGV string math table tonumber tostring type ipairs pairs unpack "
+    known=" redis ARGV string math table tonumber tostring type ipairs pairs next unpack "
     status=0
     for script in daemon/lua/*.lua; do
         # shellcheck disable=SC2086
