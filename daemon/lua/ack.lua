@@ -121,6 +121,18 @@ local function ack(row)
                 v[5])
 end
 
+-- A dirty pair was looked up before this write: its belief is too old, and would make
+-- the next ack move a base that has the write already.
+local function learn(key, owner, h, ps, pm)
+  if h.syn and h.sm < pm and h.gen == gen and not h.assumed and not h.others then
+    if h.syn ~= ps then
+      pcall_redis('INCRBY', counter_key(owner), TEXT[h.syn - ps])
+    end
+    h.syn, h.sm = ps, pm
+    call('HSET', key, 'synced', synced_text(h))
+  end
+end
+
 -- A pair that is on the record no more: it was acked already, or Redis has lost
 -- the record. Then what was looked up before this write and is kept is too old, here
 -- or by a daemon (services/recall.c).
@@ -128,17 +140,20 @@ local function ack_lost(row)
   local owner, member, pm = ARGV[row], ARGV[row + 1], ARGV[row + 3] + 0
   local key = edge_key(owner, member)
   local h = edge_load(key)
+  if COUNTER_PRE then
+    call('DEL', count_key(owner))
+    fills_end({owner})
+  end
   if h and h.m >= pm then
+    if COUNTER_PRE then
+      learn(key, owner, h, ARGV[row + 2] + 0, pm)
+    end
     return
   end
   call('HSET', STATE, 'since', us_text(now))
   if h and h.syn and h.st == h.syn and h.m == h.sm
      and not is_dirty_pair(owner, member) then
     call('DEL', key)
-  end
-  if COUNTER_PRE then
-    call('DEL', count_key(owner))
-    fills_end({owner})
   end
   if LISTS then
     if ARGV[row + 2] == '0' then

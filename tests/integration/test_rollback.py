@@ -161,6 +161,39 @@ def test_a_base_from_before_is_not_served(bed, redis, pg, tmp_path):
     check_clean(redis, pg)
 
 
+@pytest.mark.parametrize("cold", [False, True])
+def test_a_batch_that_redis_has_lost(bed, redis, pg, cold):
+    """Redis is emptied while a batch is being written, and its pair liked
+    again before PostgreSQL has the row: it counts once all the same."""
+    stack = Stack(bed, redis, pg, 3)
+    with contextlib.closing(pg.connect()) as rival, \
+            contextlib.closing(redis.client()) as keys, \
+            contextlib.closing(stack.daemon.admin()) as admin:
+        rival.autocommit = False
+        rival.cursor().execute("LOCK TABLE post_like IN EXCLUSIVE MODE")
+        assert stack.ask("LIKE", 7, 1) == 1
+        wait_for(lambda: keys.exists("likesync:onrecord:like"),
+                 what="a batch on record")
+        stack.flusher("PAUSE")
+        keys.flushall()
+        assert stack.ask("LIKE", 7, 1) == 1
+        assert stack.ask("LIKECOUNT", 1) == [1]
+        rival.rollback()
+
+        def own_batches():
+            status = admin.execute_command("FLUSHER", "STATUS")
+            return status[status.index("batches_own") + 1]
+        wait_for(lambda: own_batches() == 0, what="the batch to be written")
+        assert pg.value("SELECT like_count FROM post_like") == 1
+        if cold:
+            keys.delete("likesync:count:like:0:1")
+        assert stack.ask("LIKECOUNT", 1) == [1]
+    stack.flusher("RESUME")
+    stack.daemon.drain()
+    assert stack.ask("LIKECOUNT", 1) == [1]
+    check_clean(redis, pg)
+
+
 def test_a_failover_that_keeps_the_connections(bed, redis, pg):
     """Another replication id on the same connection: seen at the next look,
     logged once, counted once."""
