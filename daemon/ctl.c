@@ -18,7 +18,7 @@
 int ctl_fail(struct ctl *ctl)
 {
     fprintf(stderr, "likesyncctl: %s\n", buf_cstr(&ctl->why));
-    return ctl->failed;
+    return ctl->compares ? EXIT_UNKNOWN : EXIT_FAILED;
 }
 
 int ctl_ask(struct ctl *ctl, int n, const char *const *words,
@@ -357,7 +357,7 @@ static int run(struct ctl *ctl, const char *name)
         if (!arg_fits(ctl, name, verbs[i].arg))
             return wrong_usage();
         if (verbs[i].run == verb_verify)
-            ctl->failed = EXIT_UNKNOWN;
+            ctl->compares = true;
         else if (ctl->repair) {
             fprintf(stderr, "likesyncctl: --repair is for verify\n");
             return wrong_usage();
@@ -374,8 +374,7 @@ static int run(struct ctl *ctl, const char *name)
 
 int main(int argc, char **argv)
 {
-    struct ctl ctl = {
-        .where = DEFAULT_SOCKET, .timeout_ms = 30000, .failed = EXIT_FAILED};
+    struct ctl ctl = {.where = DEFAULT_SOCKET, .timeout_ms = 30000};
     int rc = parse(&ctl, argc, argv);
 
     if (rc < 0)

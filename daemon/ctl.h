@@ -24,7 +24,7 @@ struct ctl {
     const char *where; /* ref */
     const char *arg;   /* ref: of the verb; NULL: none */
     bool repair;
-    int failed; /* exit status when it could not be done */
+    bool compares; /* 1 is EXIT_DIFFERENT, so a failure is EXIT_UNKNOWN */
     int64_t timeout_ms;
     struct ctl_conn conn;
     struct buf why;

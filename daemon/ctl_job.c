@@ -97,8 +97,8 @@ static int wait_end(struct ctl *ctl, const struct ctl_job *job,
         if (!ctl_job_is(v_r, "running"))
             break;
         resp_value_free(v_r);
-        if (interrupted && ask_ok(ctl, 2, stop) != 0)
-            return ctl->failed;
+        if (interrupted && (rc = ask_ok(ctl, 2, stop)) != 0)
+            break;
         nanosleep(&pause, NULL);
     }
     if (terminal)

@@ -385,6 +385,43 @@ def test_busy_and_stopped(world):
     healthy(world.daemon)
 
 
+def test_after_a_restart_of_redis(world):
+    """What is from before it is not believed, so it is not compared."""
+    world.keys.zadd("2:follow", {"3": 1500000000})
+    world.redis.restart()
+    wait_for(world.daemon.ready, 30, "the daemon to be back")
+    world.keys = world.redis.client()
+    wait_for(lambda: world.keys.hget("likesync:state:follow", "gen") == "1", 30)
+    healthy(world.daemon)
+    world.read()
+    assert healthy(world.daemon)["lists"] > 0
+    world.keys.zadd("2:follow", {"78": 1500000000})
+    numbers, lines = verify(world.daemon, "--repair", expect=1)
+    assert numbers["lists"][1:] == [1, 1] and "2:follow: 78 has" in lines[0]
+
+
+def test_redis_goes_while_it_runs(world):
+    """It begins the phase anew, and ends as if nothing had been."""
+    with contextlib.closing(world.pg.connect()) as connection, \
+            contextlib.closing(world.daemon.admin()) as admin:
+        world.pg.query("UPDATE post_like SET like_count = 3 WHERE post_id = 42")
+        connection.autocommit = False
+        connection.cursor().execute("LOCK TABLE user_follow")
+        admin.execute_command("VERIFY", "START")
+        wait_for(lambda: "counts of follows" in str(
+            admin.execute_command("VERIFY", "STATUS")), 30)
+        world.redis.restart()
+        connection.rollback()
+    wait_for(world.daemon.ready, 30, "the daemon to be back")
+
+    def status():
+        with contextlib.closing(world.daemon.admin()) as admin:
+            flat = admin.execute_command("VERIFY", "STATUS")
+        return dict(zip(flat[::2], flat[1::2]))
+    wait_for(lambda: status()["state"] != "running", 60, "the end")
+    assert (status()["state"], status()["counts_different"]) == ("done", 1)
+
+
 def read_all(client):
     """So that totals and lists are kept."""
     for thread in range(4):
