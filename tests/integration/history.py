@@ -87,7 +87,7 @@ def check_order(events, counts):
     places = {id(event): i + 1 for i, event in enumerate(events)}
     begun = [event.begun for event in events]
     ended = [event.ended for event in events]
-    reached, floor = [], 0   # (ended, place) of counts; the last place of others
+    reached, floor = [], 0   # (ended, place) of counts; the place of those over
     for count in sorted(counts, key=lambda count: count.begun):
         reached.sort()
         while reached and reached[0][0] < count.begun:
