@@ -486,6 +486,22 @@ def test_adopted_likes(lists, redis, pg):
     check_clean(redis, pg)
 
 
+def test_a_pair_that_is_none(lists, redis, pg):
+    """It is shown nowhere, and leaves the sets with its dead letter."""
+    daemon, client = lists
+    flusher(daemon, "PAUSE")
+    call(client, "LIKE", 1, 1)
+    with redis.client() as keys:
+        keys.hset("post_user_like_1_x", mapping={
+            "status": 1, "post_id": 1, "user_id": "x", "mtime": BASE})
+        keys.sadd("post_user_like_set_1", "x")
+        flusher(daemon, "RESUME")
+        daemon.drain()
+        assert pg.query("SELECT member_id FROM sync_dead_letter") == [("x",)]
+        assert call(client, "LIKERS", 1) == ["1"]
+        assert list(keys.scan_iter(SETS)) == []
+
+
 def test_a_hash_that_is_gone(lists, redis, pg):
     """Its row counts, and the sets do not keep it for ever."""
     daemon, client = lists
