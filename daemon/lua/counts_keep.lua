@@ -39,15 +39,20 @@ local function was_at_rest(owner)
   return mark and mark + 0 <= asked + 0
 end
 
+local kept = {}
 for i = 3, #ARGV, 2 do
   local owner = ARGV[i]
   local base = call('GET', count_key(owner))
   if not base and was_at_rest(owner) and not is_stale(owner) then
     base = ARGV[i + 1]
-    call('HDEL', FILL, owner)
+    kept[#kept + 1] = owner
+    -- Nothing was written before: at maxmemory this is refused.
     pcall_redis('SET', count_key(owner), base, 'EX', ARGV[2])
   end
   out[#out + 1] = base and base + (tonumber(call('GET', counter_key(owner))) or 0)
+end
+if #kept > 0 then
+  call('HDEL', FILL, unpack(kept))
 end
 out[#out + 1] = us_text(now)
 for i = 1, #stale do
