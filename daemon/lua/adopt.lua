@@ -50,7 +50,8 @@ for i = 4, #ARGV, 5 do
   local key, n = edge_key(owner, member), #out
   local v = pcall_redis('HMGET', key, 'status', 'mtime', 'synced', 'ctime')
   local h
-  if is_mine then
+  -- Once a batch is over, nothing tells any more that another had taken it over.
+  if is_mine and call('HEXISTS', BATCH .. ARGV[1], owner .. ' ' .. member) == 1 then
     h = edge_read(key, v)
   end
   if not h then

@@ -431,3 +431,52 @@ def test_a_batch_does_not_go_on_in_another_pass(redis, acked):
         ack_all(keys, batch)
     left = keys.keys("likesync:*")
     assert left == ["likesync:state:like"], left
+
+
+@pytest.mark.skipif(not harness.build_has("LIKESYNCD_FAULTS"),
+                    reason="built without fault points")
+def test_a_row_of_an_app_whose_batch_is_over(bed, redis, pg):
+    """The first daemon looked it up and was stopped; the second one took the
+    batch over and acked it, and took an unlike since. The first one must not
+    write that: nobody would know that PostgreSQL has it."""
+    slow = bed.daemon(redis, pg, fault="before_ack", **SMALL)
+    other = bed.daemon(redis, pg, **SMALL)
+    with contextlib.closing(redis.client()) as keys, \
+            contextlib.closing(slow.admin()) as slow_admin, \
+            contextlib.closing(other.admin()) as admin, \
+            contextlib.closing(other.client()) as client:
+        admin.execute_command("FLUSHER", "PAUSE")
+        with contextlib.closing(pg.connect()) as rival:
+            rival.autocommit = False         # its lock holds the lookup
+            rival.cursor().execute(
+                "LOCK TABLE user_like_post IN ACCESS EXCLUSIVE MODE")
+            since = int(time.time()) - 100
+            keys.hset("post_user_like_42_7", mapping={
+                "status": 1, "post_id": 42, "user_id": 7, "ctime": since,
+                "mtime": since})
+            keys.incr("post_42_counter")
+            keys.sadd("post_user_like_set_42", 7)
+            keys.sadd("post_set", 42)
+            wait_for(lambda: keys.exists("likesync:onrecord:like"),
+                     what="the claim")
+            slow_admin.execute_command("FLUSHER", "PAUSE")
+            wait_for(lambda: pg.value("SELECT count(*) FROM pg_locks"
+                                      " WHERE NOT granted"),
+                     what="the lookup")
+            slow.pause()
+            rival.rollback()
+        admin.execute_command("FLUSHER", "RESUME")
+        wait_for(lambda: not keys.exists("likesync:batches:like"),
+                 what="the other daemon to write and ack it")
+        admin.execute_command("FLUSHER", "PAUSE")
+        assert client.execute_command("UNLIKE", 7, 42) == 1
+        slow.resume()
+        slow.wait_fault()
+        assert pg.query("SELECT status FROM user_like_post") == [(1,)]
+        keys.delete("likesync:count:like:0:42")
+        assert client.execute_command("LIKECOUNT", 42) == [0]
+        admin.execute_command("FLUSHER", "RESUME")
+    other.drain()
+    assert pg.value("SELECT count(*) FROM sync_dead_letter") == 0
+    check_states(pg, {(7, 42): {0}})
+    check_clean(redis, pg)
