@@ -189,9 +189,11 @@ for i = 1, #fields do
     unknown[k] = unknown[k] or not known
   end
 end
+if #fields > 0 then              -- also of what is lost: fills end
+  call('HINCRBY', STATE, 'epoch', 1)
+end
 if #here > 0 then
   call_sets('SREM', synced)
-  call('HINCRBY', STATE, 'epoch', 1)
   call('HDEL', record, unpack(here))
   if COUNTER_PRE then
     counts_move(owners, moves, unknown)
