@@ -64,9 +64,23 @@ static void gone(struct flight *fl)
     events->on_gone(events->arg);
 }
 
-/* A lease that ran out, or a failover. */
-static void left_to_taker(struct flight *fl)
+static bool is_claimer(const struct flight *fl)
 {
+    size_t len = strlen(fl->batch.taker);
+
+    return len > 2 && strcmp(fl->batch.taker + len - 2, ":0") == 0;
+}
+
+/* A lease that ran out, or a failover. After the latter it is still its claimer's,
+ * of whom there is one, unless reload.lua says otherwise: nobody has to wait for
+ * the end of its lease. */
+static void taker_changed(struct flight *fl)
+{
+    if (is_claimer(fl)) {
+        fl->batch.taker[0] = '\0';
+        flight_reload(fl);
+        return;
+    }
     log_info("flush", "batch %s: left to who took it over", fl->batch.id);
     gone(fl);
 }
@@ -254,7 +268,7 @@ static void on_reload(void *arg, enum redis_outcome outcome,
     size_t i;
 
     if (outcome == REDIS_OK && redis_value_len(v) == 1) {
-        left_to_taker(fl);
+        taker_changed(fl);
         return;
     }
     if (outcome != REDIS_OK || redis_value_len(v) <= HEAD) {
@@ -347,7 +361,7 @@ static void on_ack(void *arg, enum redis_outcome outcome,
         return;
     }
     if (redis_value_int(at(v, 0)) < 0) {
-        left_to_taker(fl);
+        taker_changed(fl);
         return;
     }
     metric_add(M_ROWS_ACKED, (uint64_t)redis_value_int(at(v, 0)));
