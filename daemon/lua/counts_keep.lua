@@ -6,6 +6,9 @@
 -- owner and member of pairs to be merged first (merge.lua): their hashes are from an
 -- older Redis, and what they add to the counter is not known to be right.
 local STALE_MAX = 200            -- dirty pairs that are looked at
+-- For so long after a failover PostgreSQL may still commit what a daemon sent before
+-- it died, and no ack tells of it: until then bases are asked for again soon.
+local UNSURE, UNSURE_TTL = 60 * SECOND, 2
 local now, gen = now_us(), tonumber(generation())
 local out, stale = {epoch()}, {}
 local asked_gen, asked = match(ARGV[1], '^(%d+):(%d+)$')
@@ -40,6 +43,10 @@ local function was_at_rest(owner)
 end
 
 local kept = {}
+local ttl = ARGV[2]
+if gen > 0 and now - (tonumber(call('HGET', STATE, 'since')) or 0) < UNSURE then
+  ttl = UNSURE_TTL
+end
 for i = 3, #ARGV, 2 do
   local owner = ARGV[i]
   local base = call('GET', count_key(owner))
@@ -47,7 +54,7 @@ for i = 3, #ARGV, 2 do
     base = ARGV[i + 1]
     kept[#kept + 1] = owner
     -- Nothing was written before: at maxmemory this is refused.
-    pcall_redis('SET', count_key(owner), base, 'EX', ARGV[2])
+    pcall_redis('SET', count_key(owner), base, 'EX', ttl)
   end
   out[#out + 1] = base and base + (tonumber(call('GET', counter_key(owner))) or 0)
 end

@@ -194,6 +194,51 @@ def test_a_batch_that_redis_has_lost(bed, redis, pg, cold):
     check_clean(redis, pg)
 
 
+def test_a_batch_of_before_does_not_wait_for_its_lease(bed, redis, pg):
+    """Redis restarts while a living daemon writes a batch: it reads it again
+    and acks it, so that the post has a total long before the lease is over."""
+    daemon = bed.daemon(redis, pg, **{**SMALL, "flush_lease_ms": 60000})
+    with contextlib.closing(pg.connect()) as rival, \
+            contextlib.closing(redis.client()) as keys, \
+            contextlib.closing(daemon.client()) as client:
+        rival.autocommit = False
+        rival.cursor().execute("LOCK TABLE post_like IN EXCLUSIVE MODE")
+        assert client.execute_command("LIKE", 7, 1) == 1
+        wait_for(lambda: keys.exists("likesync:onrecord:like"),
+                 what="a batch on record")
+        redis.restart()
+        wait_for(daemon.ready, what="the daemon to be back")
+        rival.rollback()
+        assert client.execute_command("LIKECOUNT", 1) == [1]
+    daemon.drain()
+    check_clean(redis, pg)
+
+
+def test_a_commit_that_nobody_acks(bed, redis, pg, tmp_path):
+    """A daemon is killed whose batch is on its way in PostgreSQL, and Redis
+    comes back as it was before: a total that is read before the commit is not
+    believed for long."""
+    stack = Stack(bed, redis, pg, 5)
+    stack.copy(tmp_path)
+    with contextlib.closing(pg.connect()) as rival:
+        rival.autocommit = False
+        rival.cursor().execute("LOCK TABLE post_like IN EXCLUSIVE MODE")
+        assert stack.ask("LIKE", 7, 1) == 1
+        wait_for(lambda: pg.value("SELECT count(*) FROM pg_locks"
+                                  " WHERE NOT granted"), what="the write")
+        stack.daemon.kill9()
+        redis.kill9()
+        put_back(redis, tmp_path)
+        redis.start()
+        stack.daemon.start()
+        assert stack.ask("LIKECOUNT", 1) == [0]
+        rival.rollback()
+    wait_for(lambda: stack.ask("LIKED", 7, 1) == [1], what="the commit")
+    wait_for(lambda: stack.ask("LIKECOUNT", 1) == [1], 10,
+             "the total of it")
+    check_clean(redis, pg)
+
+
 def test_a_failover_that_keeps_the_connections(bed, redis, pg):
     """Another replication id on the same connection: seen at the next look,
     logged once, counted once."""
