@@ -350,6 +350,16 @@ static void ack_done(struct flight *fl, const struct redis_value *v)
     }
 }
 
+/* Redis hears of all rows all the same: what it believes of them, or has read of
+ * PostgreSQL, may be older. */
+static void ack_refused(struct flight *fl)
+{
+    if (fl->rows_acked < fl->batch.n_rows)
+        ack_next(fl);
+    else
+        taker_changed(fl);
+}
+
 static void on_ack(void *arg, enum redis_outcome outcome,
                    const struct redis_value *v)
 {
@@ -360,13 +370,13 @@ static void on_ack(void *arg, enum redis_outcome outcome,
         wait(fl);
         return;
     }
+    fl->rows_acked = fl->rows_sent;
+    fl->orphans_acked = fl->orphans_sent;
     if (redis_value_int(at(v, 0)) < 0) {
-        taker_changed(fl);
+        ack_refused(fl);
         return;
     }
     metric_add(M_ROWS_ACKED, (uint64_t)redis_value_int(at(v, 0)));
-    fl->rows_acked = fl->rows_sent;
-    fl->orphans_acked = fl->orphans_sent;
     ack_done(fl, v);
 }
 

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: MIT
 """A Redis that comes back older than PostgreSQL, as after a failover or a lost
 append-only file: lists, counts and relations are those of the rows."""
+import contextlib
 import random
 import shutil
 
 import pytest
 
 from edges import FOLLOWS, check_answers, check_clean
+from load import copy_data, put_back
 from servers import wait_for
 
 USERS = 14
@@ -78,3 +80,40 @@ def test_redis_comes_back_older(bed, pg, seed):
         graph.edges
     check_answers(daemons[1], pg)
     check_clean(redis, pg)
+
+
+def test_lists_read_before_the_commit(bed, redis, pg, tmp_path):
+    """Redis loses the record of a batch that is acked in several steps, and
+    loads lists of all its members before PostgreSQL commits it."""
+    daemon = bed.daemon(redis, pg, flush_interval_ms=20, flush_claim_rows=15)
+    followed = range(100, 130)
+    with contextlib.closing(daemon.client()) as client:
+        for user in followed:
+            assert client.execute_command("FOLLOW", 2, user) == 1
+    daemon.drain()
+    redis.stop()
+    copy_data(redis, tmp_path)
+    redis.start()
+    wait_for(daemon.ready, what="the daemon to be back")
+    with contextlib.closing(pg.connect()) as rival, \
+            contextlib.closing(daemon.admin()) as admin, \
+            contextlib.closing(daemon.client()) as client:
+        rival.autocommit = False
+        rival.cursor().execute(
+            "LOCK TABLE user_follow_count IN EXCLUSIVE MODE")
+        admin.execute_command("FLUSHER", "PAUSE")
+        for user in followed:
+            assert client.execute_command("FOLLOW", 1, user) == 1
+        admin.execute_command("FLUSHER", "RESUME")
+        wait_for(lambda: pg.value("SELECT count(*) FROM pg_locks"
+                                  " WHERE NOT granted"), what="the write")
+        redis.kill9()
+        put_back(redis, tmp_path)
+        redis.start()
+        wait_for(daemon.ready, what="the daemon to be back")
+        for user in followed:
+            assert client.execute_command("FOLLOWERS", user) == ["2"]
+        rival.rollback()
+        for user in followed:
+            wait_for(lambda user=user: client.execute_command(
+                "FOLLOWERS", user) == ["1", "2"], 10, f"the lists of {user}")
