@@ -274,17 +274,26 @@ local function generation()
   return generation_text
 end
 
--- Who a batch is with: "generation:n" after n takeovers. What anybody else read of its
+local life_text
+
+-- When this history of Redis began (recover.lua). A generation comes again where Redis
+-- comes back twice as the same copy.
+local function life()
+  life_text = life_text or call('HGET', STATE, 'life') or '0'
+  return life_text
+end
+
+-- Who a batch is with: "life:n" after n takeovers. What anybody else read of its
 -- record or wrote of it counts no more: the taker has newer states, and what was
 -- written before a failover PostgreSQL may have gone beyond.
 local function taker_of(batch)
-  return generation() .. ':' .. (call('HGET', TAKERS, batch) or '0')
+  return life() .. ':' .. (call('HGET', TAKERS, batch) or '0')
 end
 
 -- Another with every claim, reload and ack, and after a failover, where the number
 -- may be one that was there before.
 local function epoch()
-  return generation() .. ':' .. (call('HGET', STATE, 'epoch') or '0')
+  return life() .. ':' .. (call('HGET', STATE, 'epoch') or '0')
 end
 
 -- The base of an owner's total: what PostgreSQL has, as Redis believes. The total is

@@ -11,7 +11,7 @@ local STALE_MAX = 200            -- dirty pairs that are looked at
 local UNSURE, UNSURE_TTL = 60 * SECOND, 2
 local now, gen = now_us(), tonumber(generation())
 local out, stale = {epoch()}, {}
-local asked_gen, asked = match(ARGV[1], '^(%d+):(%d+)$')
+local asked_life, asked = match(ARGV[1], '^(%d+):(%d+)$')
 
 -- Puts the pairs of an owner into `stale` that are from an older generation. True:
 -- the owner cannot be counted yet.
@@ -38,7 +38,7 @@ end
 -- Whether nothing of an owner was on record since counts.lua: a mark that was made
 -- again is above its epoch.
 local function was_at_rest(owner)
-  local mark = asked_gen == generation() and call('HGET', FILL, owner)
+  local mark = asked_life == life() and call('HGET', FILL, owner)
   return mark and mark + 0 <= asked + 0
 end
 

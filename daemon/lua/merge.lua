@@ -5,7 +5,7 @@
 --     per pair: owner, member, status, mtime, ctime (us)
 call('DEL', 'likesync:none')   -- a first write that is allowed at maxmemory
 local gen = tonumber(generation())
-if now_us() - ARGV[1] > ASKED_MAX or match(ARGV[2], '^%d+') ~= generation() then
+if now_us() - ARGV[1] > ASKED_MAX or match(ARGV[2], '^%d+') ~= life() then
   return 0
 end
 local n = 0

@@ -12,7 +12,8 @@ if state[1] and (state[1] ~= run or state[2] ~= repl) then
   gen, raised = gen + 1, 1
 end
 if not state[1] or raised == 1 then
-  call('HSET', STATE, 'run_id', run, 'replid', repl, 'gen', format('%d', gen))
+  call('HSET', STATE, 'run_id', run, 'replid', repl, 'gen', format('%d', gen),
+       'life', us_text(now_us()))
 end
 if not state[1] or not state[5] or raised == 1 then
   call('HSET', STATE, 'since', us_text(now_us()))

@@ -391,6 +391,20 @@ def test_a_registry_of_the_wrong_type(redis):
     assert keys.keys() == ["post_set"]
 
 
+def test_the_same_copy_of_redis_twice(redis):
+    """It has the same generation each time. What was read, or claimed, the
+    first time must not count the second time."""
+    keys, state = redis.client(), "likesync:state:like"
+    run_script(keys, "recover", "run1", "id", 0)
+    copy, epochs = keys.hgetall(state), set()
+    for run in ("run2", "run3"):
+        keys.delete(state)
+        keys.hset(state, mapping=copy)
+        assert run_script(keys, "recover", run, "id", 0) == [1, 1]
+        epochs.add(run_script(keys, "counts", 0, 42)[0])
+    assert len(epochs) == 2
+
+
 def ack_all(keys, batch):
     for field in keys.hkeys(f"likesync:batch:{batch}"):
         owner, member = field.split(" ")
