@@ -658,7 +658,8 @@ def test_command_tells_of_all_commands(wire, proto):
     listed = wire.call("COMMAND")
     assert listed.startswith(b"*%d\r\n*10\r\n" % count)
     docs = wire.call("COMMAND", "DOCS")
-    for name in ("like unlike liked likecount follow unfollow following "
+    for name in ("like unlike liked likecount likers likedposts "
+                 "follow unfollow following "
                  "followers fans relation mutuals common followcount "
                  "flusher adopt verify ping echo hello auth "
                  "select client command config info readonly reset "
