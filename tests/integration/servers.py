@@ -18,6 +18,11 @@ import redis as redis_py
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+try:
+    from redis._parsers.base import BaseParser
+except ImportError:  # before 5.0
+    from redis.connection import BaseParser
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SCHEMA = ROOT / "sql" / "schema.sql"
 ROLES = ROOT / "sql" / "roles.sql"
