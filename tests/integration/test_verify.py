@@ -205,6 +205,20 @@ def test_counter_beside_likes(world):
     flusher(world.daemon, "RESUME")
 
 
+def test_counter_of_an_app_beside_likes(bed, redis, pg):
+    """A delta without rows is an app's right, and waits for a flush as they
+    do."""
+    daemon = bed.daemon(redis, pg, flush_interval_ms=1500)
+    keys = redis.client()
+    with daemon.client() as client:
+        client.execute_command("LIKE", 1, 42)
+        daemon.drain()
+        client.execute_command("LIKE", 2, 42)
+    keys.sadd("post_set", 42)
+    keys.incrby("post_42_counter", 5)
+    verify(daemon, expect=0)
+
+
 def test_counter_that_is_none(world):
     world.keys.set("post_42_counter", "x")
     damaged(world.daemon, "counters", "holds no integer", mended=0)
