@@ -42,11 +42,6 @@ local function ack_usual(key, owner, member, v, row)
   return byte(syn) - byte(ps), true
 end
 
-local function is_dirty_pair(owner, member)
-  return call('SISMEMBER', SET .. owner, member) == 1
-         or call('SISMEMBER', PART .. owner, member) == 1
-end
-
 -- The ctime that PostgreSQL holds, when its row is not the one that was written.
 local function bring_back_lists(key, owner, member, h, note)
   h.ct = tonumber(match(note, '%d+')) or h.ct

@@ -17,20 +17,6 @@ local ttl, now = ARGV[1], now_us()
 local state = call('HMGET', STATE, 'gen', 'lists_at')
 local gen = tonumber(state[1]) or 0
 local unsynced = {}            -- what is gathered for these sets
-local batches
-
-local function is_on_record(owner, member)
-  if call('HEXISTS', ON_RECORD, owner) == 0 then
-    return false
-  end
-  batches = batches or call('ZRANGE', BATCHES, 0, -1)
-  for _, id in ipairs(batches) do
-    if call('HEXISTS', BATCH .. id, owner .. ' ' .. member) == 1 then
-      return true
-    end
-  end
-  return false
-end
 
 -- Whether the flusher has it, or will find it; or false and why that cannot be told.
 local function is_unsynced(owner, member)
@@ -43,7 +29,7 @@ local function is_unsynced(owner, member)
   end
   return call('SISMEMBER', PART .. owner, member) == 1
     or call('ZSCORE', AGAIN, owner .. ' ' .. member)
-    or is_on_record(owner, member)
+    or is_pair_on_record(owner, member)
 end
 
 local function set_dirty(key, owner, member, h)

@@ -326,6 +326,28 @@ local function is_dirty(owner)
   return call('EXISTS', SET .. owner, PART .. owner) > 0
 end
 
+-- Whether a pair is marked dirty, also in the rest of a big set.
+local function is_dirty_pair(owner, member)
+  return call('SISMEMBER', SET .. owner, member) == 1
+         or call('SISMEMBER', PART .. owner, member) == 1
+end
+
+local batches_now
+
+-- Whether any batch has the pair on its record.
+local function is_pair_on_record(owner, member)
+  if call('HEXISTS', ON_RECORD, owner) == 0 then
+    return false
+  end
+  batches_now = batches_now or call('ZRANGE', BATCHES, 0, -1)
+  for _, id in ipairs(batches_now) do
+    if call('HEXISTS', BATCH .. id, owner .. ' ' .. member) == 1 then
+      return true
+    end
+  end
+  return false
+end
+
 -- Where is anything dirty, of these owners? Returns a table of them.
 local function find_dirty(owners)
   local dirty, GROUP = {}, 50

@@ -15,7 +15,7 @@ if not pos then
   if own == '1' and mark[3] and list_has_others(key, mark[3] + 0, card) then
     own = '0'
     call('PERSIST', LIST .. key)
-  elseif own == '1' and mark[1] ~= list_gen() then
+  elseif own == '1' and mark[1] ~= generation() then
     call('UNLINK', key)          -- from an older Redis: what is true comes anew
     card = 0
   end
@@ -23,11 +23,11 @@ if not pos then
     own = '1'
   end
   pos = 'o'
-  call('HSET', LIST .. key, 'gen', list_gen(), 'pos', pos, 'n', card, 'own',
+  call('HSET', LIST .. key, 'gen', generation(), 'pos', pos, 'n', card, 'own',
        own or '0', 'at', now)
   list_touch(key, ARGV[3])
 end
 local mark = call('HMGET', LIST .. key, 'own', 'at')
-local look_up = mark[1] ~= '1' and card > 0 and list_gen() ~= '0'
+local look_up = mark[1] ~= '1' and card > 0 and generation() ~= '0'
 return {now, pos, card, call('SCARD', UNSYNCED .. key), mark[2],
         look_up and 1 or 0}

@@ -37,20 +37,13 @@ local function list_key(side, user)
   return side == '0' and follow_key(user) or fans_key(user)
 end
 
-local gen_text
-
-local function list_gen()
-  gen_text = gen_text or call('HGET', STATE, 'gen') or '0'
-  return gen_text
-end
-
 -- The mark of a list that has none; n members in it are known to be from us. So
 -- are all where there is a TTL: the mark was evicted, and its generation forgotten.
 local function list_mark(key, n)
-  if call('HSETNX', LIST .. key, 'gen', list_gen()) == 1 then
+  if call('HSETNX', LIST .. key, 'gen', generation()) == 1 then
     local card = call('ZCARD', key)
     local evicted = card > 0 and call('TTL', key) >= 0
-    call('HSET', LIST .. key, 'gen', evicted and '' or list_gen(), 'pos', 'o', 'n',
+    call('HSET', LIST .. key, 'gen', evicted and '' or generation(), 'pos', 'o', 'n',
          card, 'own', (evicted or card == n or card == 0) and '1' or '0', 'at',
          us_text(now_us()))
   end
@@ -146,7 +139,7 @@ end
 -- would do it.
 local function list_start(key, member, time)
   call('ZADD', key, time, member)
-  call('HSET', LIST .. key, 'gen', list_gen(), 'pos', 'o', 'n', 1, 'own', '1', 'at',
+  call('HSET', LIST .. key, 'gen', generation(), 'pos', 'o', 'n', 1, 'own', '1', 'at',
        us_text(now_us()))
   call('SADD', UNSYNCED .. key, member)
 end
@@ -244,7 +237,7 @@ local function list_state(key)
   local card = pcall_redis('ZCARD', key)
   if type(card) == 'table' then
     return nil, 0, card.err
-  elseif v[1] ~= list_gen() or list_has_gone(tonumber(v[3]), card)
+  elseif v[1] ~= generation() or list_has_gone(tonumber(v[3]), card)
          or list_is_anothers(key, card) then
     return nil, card
   end

@@ -18,22 +18,8 @@ local FINE, LOOK, LATER, WRONG = 0, 1, 2, 3
 local mends, idle_ttl = ARGV[1] == '1', ARGV[2]
 local now = now_us()
 local gen = tonumber(generation()) or 0
-local batches
 if mends then
   call('SETRANGE', 'likesync:none', 0, '') -- a first write: refused at maxmemory
-end
-
-local function is_on_record(owner, member)
-  if call('HEXISTS', ON_RECORD, owner) == 0 then
-    return false
-  end
-  batches = batches or call('ZRANGE', BATCHES, 0, -1)
-  for _, id in ipairs(batches) do
-    if call('HEXISTS', BATCH .. id, owner .. ' ' .. member) == 1 then
-      return true
-    end
-  end
-  return false
 end
 
 -- Whether the flusher has it, or will find it.
@@ -41,7 +27,7 @@ local function is_marked(owner, member)
   return pcall_redis('SISMEMBER', SET .. owner, member) == 1
     or call('SISMEMBER', PART .. owner, member) == 1
     or call('ZSCORE', AGAIN, owner .. ' ' .. member)
-    or is_on_record(owner, member)
+    or is_pair_on_record(owner, member)
 end
 
 local whole = {}               -- by list: is it loaded
