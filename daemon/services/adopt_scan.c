@@ -376,12 +376,8 @@ static bool key_known(struct adopt *a)
 /* Whether a command was sent for it. */
 static bool key_begin(struct adopt *a)
 {
-    const struct args *keys = &a->keys;
-    size_t from = a->key > 0 ? keys->ends[a->key - 1] : 0;
-
     memset(&a->list, 0, sizeof(a->list));
-    a->list.key =
-        (struct resp_arg){keys->text.data + from, keys->ends[a->key] - from};
+    a->list.key = args_at(&a->keys, (size_t)a->key);
     if (!key_known(a)) {
         adopt_refuse(a, &a->list.key, "its name holds no user id");
         a->key++;

@@ -40,7 +40,7 @@ struct counts {
 /* A pair that is merged. */
 struct stale {
     struct call *call; /* ref */
-    int owner_at;      /* in `pairs` */
+    size_t owner_at;   /* in `pairs` */
     struct lookup_state row;
 };
 
@@ -103,31 +103,17 @@ static void done(struct call *c, const char *why)
 
 static void send(struct call *c, enum script_id script, redis_on_reply cb)
 {
-    const struct engine *e = engine_of(c);
-    /* Until the generation is raised, a Redis that came back older would be
-     * believed. */
-    int rc =
-        e->open ? args_send(&c->out, e, script, cb, c) : REDIS_NOT_CONNECTED;
+    int rc = args_ask(&c->out, engine_of(c), script, cb, c);
 
     if (rc != 0)
-        done(c, rc == REDIS_BUSY ? "TRYAGAIN Redis has too much to do"
-                                 : "UNAVAILABLE Redis is away");
-}
-
-static const char *arg_at(const struct args *a, int i, size_t *len_r)
-{
-    size_t from = i ? a->ends[i - 1] : 0;
-
-    *len_r = a->ends[i] - from;
-    return a->text.data + from;
+        done(c, engine_redis_why(rc));
 }
 
 static void put_owner(struct call *c, int i)
 {
-    size_t len;
-    const char *owner = arg_at(&c->owners, c->missing[i], &len);
+    struct resp_arg owner = args_at(&c->owners, (size_t)c->missing[i]);
 
-    args_put(&c->out, owner, len);
+    args_put(&c->out, owner.data, owner.len);
 }
 
 /* ---- totals that are kept ---- */
@@ -229,11 +215,10 @@ static void merge_done_one(struct call *c)
     for (int i = 0; i < c->n_stale; i++) {
         const struct stale *s = &c->stale[i];
 
-        for (int k = 0; k < 2; k++) {
-            size_t len;
-            const char *id = arg_at(&c->pairs, s->owner_at + k, &len);
+        for (size_t k = 0; k < 2; k++) {
+            struct resp_arg id = args_at(&c->pairs, s->owner_at + k);
 
-            args_put(&c->out, id, len);
+            args_put(&c->out, id.data, id.len);
         }
         args_put_i64(&c->out, s->row.status);
         args_put_i64(&c->out, s->row.mtime_us);
@@ -255,11 +240,10 @@ static void on_stale(void *arg, const struct lookup_state *state)
 
 static void look_up(struct call *c, struct stale *s)
 {
-    size_t owner_len, member_len;
-    const char *owner = arg_at(&c->pairs, s->owner_at, &owner_len);
-    const char *member = arg_at(&c->pairs, s->owner_at + 1, &member_len);
-    int rc = lookup_submit(c->counts->lookup, owner, owner_len, member,
-                           member_len, on_stale, s);
+    struct resp_arg owner = args_at(&c->pairs, s->owner_at);
+    struct resp_arg member = args_at(&c->pairs, s->owner_at + 1);
+    int rc = lookup_submit(c->counts->lookup, owner.data, owner.len,
+                           member.data, member.len, on_stale, s);
 
     if (rc == 0)
         c->waiting++;
@@ -289,7 +273,7 @@ static void merge(struct call *c, const struct redis_value *v, size_t i)
             id_check_key(e->member_type, member, member_len) != 0)
             continue;
         c->stale[c->n_stale++] =
-            (struct stale){.call = c, .owner_at = c->pairs.n};
+            (struct stale){.call = c, .owner_at = (size_t)c->pairs.n};
         args_put(&c->pairs, owner, owner_len);
         args_put(&c->pairs, member, member_len);
     }
@@ -373,18 +357,16 @@ static void ask_postgres(struct call *c)
     buf_clear(&c->ids, 4096);
     pgarray_begin(&c->ids, id_type_oid(e->owner_type), (uint32_t)c->n_missing);
     for (int i = 0; i < c->n_missing; i++) {
-        size_t len;
-        const char *owner = arg_at(&c->owners, c->missing[i], &len);
+        struct resp_arg owner = args_at(&c->owners, (size_t)c->missing[i]);
 
-        pgarray_put_id(&c->ids, e->owner_type, owner, len);
+        pgarray_put_id(&c->ids, e->owner_type, owner.data, owner.len);
     }
     c->param = (struct pg_param){id_type_array_oid(e->owner_type), c->ids.data,
                                  (int)c->ids.len};
     c->stmt = (struct pg_stmt){e->kind->sql_totals, &c->param, 1};
     rc = pg_submit(e->pg, PG_LANE_LOOKUP, &job);
     if (rc != 0)
-        done(c, rc == PG_BUSY ? "TRYAGAIN PostgreSQL has too much to do"
-                              : "UNAVAILABLE PostgreSQL is away");
+        done(c, engine_pg_why(rc));
 }
 
 /* ---- public ---- */

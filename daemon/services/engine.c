@@ -105,6 +105,13 @@ void args_put_i64(struct args *a, int64_t v)
     a->ends[a->n - 1] = a->text.len;
 }
 
+struct resp_arg args_at(const struct args *a, size_t i)
+{
+    size_t from = i ? a->ends[i - 1] : 0;
+
+    return (struct resp_arg){a->text.data + from, a->ends[i] - from};
+}
+
 void args_clear(struct args *a)
 {
     a->n = 0;
@@ -151,6 +158,12 @@ int args_send(struct args *a, const struct engine *e, enum script_id id,
     return rc;
 }
 
+int args_ask(struct args *a, const struct engine *e, enum script_id id,
+             redis_on_reply cb, void *arg)
+{
+    return e->open ? args_send(a, e, id, cb, arg) : REDIS_NOT_CONNECTED;
+}
+
 int args_call(struct args *a, const struct engine *e, redis_on_reply cb,
               void *arg)
 {
@@ -165,4 +178,16 @@ int args_call(struct args *a, const struct engine *e, redis_on_reply cb,
     free(argv);
     free(len);
     return rc;
+}
+
+const char *engine_redis_why(int rc)
+{
+    return rc == REDIS_BUSY ? "TRYAGAIN Redis has too much to do"
+                            : "UNAVAILABLE Redis is away";
+}
+
+const char *engine_pg_why(int rc)
+{
+    return rc == PG_BUSY ? "TRYAGAIN PostgreSQL has too much to do"
+                         : "UNAVAILABLE PostgreSQL is away";
 }

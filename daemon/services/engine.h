@@ -11,6 +11,7 @@
 #include "adapters/redis.h"
 #include "core/edge.h"
 #include "core/options.h"
+#include "core/resp.h"
 
 /* One row of the table in engine.c each. */
 enum script_id {
@@ -84,14 +85,26 @@ struct args {
 void args_put(struct args *a, const char *s, size_t len);
 void args_put_str(struct args *a, const char *s);
 void args_put_i64(struct args *a, int64_t v);
+/* The i-th: a ref into the text, until more is put. */
+struct resp_arg args_at(const struct args *a, size_t i);
 void args_clear(struct args *a);
 void args_free(struct args *a);
 /* As redis_script; the arguments stay and may be sent again. Without a
  * connection object (the daemon ends): REDIS_NOT_CONNECTED. */
 MUST_CHECK int args_send(struct args *a, const struct engine *e,
                          enum script_id id, redis_on_reply cb, void *arg);
+/* The same for what a client reads: while Redis may not be used, also
+ * REDIS_NOT_CONNECTED. Until the generation is raised, a Redis that came back
+ * older would be believed. */
+MUST_CHECK int args_ask(struct args *a, const struct engine *e,
+                        enum script_id id, redis_on_reply cb, void *arg);
 /* As redis_call: the first argument is the command. */
 MUST_CHECK int args_call(struct args *a, const struct engine *e,
                          redis_on_reply cb, void *arg);
+
+/* The error reply to a client whose read could not be sent: what the functions
+ * above, or pg_submit, returned. */
+const char *engine_redis_why(int rc);
+const char *engine_pg_why(int rc);
 
 #endif

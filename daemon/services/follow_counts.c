@@ -100,8 +100,7 @@ static void fail(struct call *c, const char *why)
 
 static void fail_redis(struct call *c, int rc)
 {
-    fail(c, rc == REDIS_BUSY ? "TRYAGAIN Redis has too much to do"
-                             : "UNAVAILABLE Redis is away");
+    fail(c, engine_redis_why(rc));
 }
 
 static void step_done(struct call *c)
@@ -118,10 +117,7 @@ static void step_done(struct call *c)
 
 static int send(struct call *c, redis_on_reply cb)
 {
-    const struct engine *e = c->fc->engine;
-
-    return e->open ? args_send(&c->script, e, SCRIPT_FOLLOW_COUNTS, cb, c)
-                   : REDIS_NOT_CONNECTED;
+    return args_ask(&c->script, c->fc->engine, SCRIPT_FOLLOW_COUNTS, cb, c);
 }
 
 static void on_second(void *arg, enum redis_outcome outcome,
@@ -193,20 +189,12 @@ static void on_rows(void *arg, enum pg_outcome outcome,
         fail_redis(c, rc);
 }
 
-static struct resp_arg user_at(const struct call *c, size_t i)
-{
-    size_t from = i ? c->users.ends[i - 1] : 0;
-
-    return (struct resp_arg){c->users.text.data + from,
-                             c->users.ends[i] - from};
-}
-
 static void make_query(struct call *c)
 {
     struct buf users = {0};
 
     for (size_t i = c->from; i < c->to; i++) {
-        struct resp_arg user = user_at(c, i);
+        struct resp_arg user = args_at(&c->users, i);
 
         pgarray_put_id(&users, c->edges.type, user.data, user.len);
     }
@@ -229,8 +217,7 @@ static void ask_postgres(struct call *c)
     make_query(c);
     rc = pg_submit(e->pg, PG_LANE_LOOKUP, &job);
     if (rc != 0)
-        fail(c, rc == PG_BUSY ? "TRYAGAIN PostgreSQL has too much to do"
-                              : "UNAVAILABLE PostgreSQL is away");
+        fail(c, engine_pg_why(rc));
 }
 
 /* ---- Redis: the first reading ---- */
@@ -238,7 +225,7 @@ static void ask_postgres(struct call *c)
 static void read_edge(struct call *c, size_t user, enum list_side side,
                       const struct redis_value *v, size_t at)
 {
-    struct resp_arg id = user_at(c, c->from + user);
+    struct resp_arg id = args_at(&c->users, c->from + user);
     struct resp_arg other;
 
     other.data = redis_value_str(redis_value_at(v, at), &other.len);
@@ -280,7 +267,7 @@ static void on_loaded(void *arg, const char *why)
 
 static void load(struct call *c, size_t user, enum list_side side)
 {
-    struct resp_arg id = user_at(c, c->from + user);
+    struct resp_arg id = args_at(&c->users, c->from + user);
 
     leave(c);
     if (clock_monotonic_ms() >= c->deadline_ms)
@@ -330,7 +317,7 @@ static void first_reading(struct call *c)
 
     args_clear(&c->script);
     for (size_t i = c->from; i < c->to; i++) {
-        struct resp_arg user = user_at(c, i);
+        struct resp_arg user = args_at(&c->users, i);
 
         args_put(&c->script, user.data, user.len);
     }

@@ -273,8 +273,7 @@ static void check_indexes(struct page *p)
     p->check = schema_check();
     rc = pg_submit(e->pg, PG_LANE_LOOKUP, &job);
     if (rc != 0)
-        fail(p, rc == PG_BUSY ? "TRYAGAIN PostgreSQL has too much to do"
-                              : "UNAVAILABLE PostgreSQL is away");
+        fail(p, engine_pg_why(rc));
 }
 
 void likers_run(struct likers *l, struct request *rq,

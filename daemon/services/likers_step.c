@@ -93,8 +93,7 @@ static void ask_postgres(struct likers_step *s)
     likers_rows_ask(&s->rows, s->id, s->len, &s->pos, s->oldest_first, s->n);
     rc = pg_submit(e->pg, PG_LANE_LOOKUP, &job);
     if (rc != 0)
-        end(s, rc == PG_BUSY ? "TRYAGAIN PostgreSQL has too much to do"
-                             : "UNAVAILABLE PostgreSQL is away");
+        end(s, engine_pg_why(rc));
 }
 
 static void on_unsynced(void *arg, enum redis_outcome outcome,
@@ -130,7 +129,7 @@ static void on_turn(void *arg, const char *why)
 {
     struct likers_step *s = arg;
     const struct engine *e = s->rows.engine;
-    int rc = REDIS_NOT_CONNECTED;
+    int rc;
 
     if (why) {
         s->cb(s->arg, why);
@@ -139,11 +138,9 @@ static void on_turn(void *arg, const char *why)
     args_clear(&s->script);
     args_put_str(&s->script, s->rows.side == LIKERS_OF_POST ? "o" : "m");
     args_put(&s->script, s->id, s->len);
-    if (e->open)
-        rc = args_send(&s->script, e, SCRIPT_LIKERS, on_unsynced, s);
+    rc = args_ask(&s->script, e, SCRIPT_LIKERS, on_unsynced, s);
     if (rc != 0)
-        end(s, rc == REDIS_BUSY ? "TRYAGAIN Redis has too much to do"
-                                : "UNAVAILABLE Redis is away");
+        end(s, engine_redis_why(rc));
 }
 
 void likers_step_next(struct likers_step *s, int64_t n)

@@ -135,15 +135,11 @@ static void on_turn(void *arg, const char *why)
         w->cb(w->arg, why);
         return;
     }
-    /* Until the generation is raised, lists of a Redis that came back older
-     * would be believed. */
-    rc = e->open ? args_send(&w->call, e, SCRIPT_PAGE, on_page, w)
-                 : REDIS_NOT_CONNECTED;
+    rc = args_ask(&w->call, e, SCRIPT_PAGE, on_page, w);
     if (rc == 0)
         return;
     gate_leave(e->reads, &w->pass);
-    w->cb(w->arg, rc == REDIS_BUSY ? "TRYAGAIN Redis has too much to do"
-                                   : "UNAVAILABLE Redis is away");
+    w->cb(w->arg, engine_redis_why(rc));
 }
 
 static void enter(struct list_walk *w)
@@ -201,12 +197,12 @@ void list_walk_next(struct list_walk *w, int64_t limit)
 
 /* ---- entries ---- */
 
-static const char *item(const struct args *a, size_t i, size_t *len_r)
+static const char *item(const struct list_walk *w, size_t i, size_t *len_r)
 {
-    size_t from = i ? a->ends[i - 1] : 0;
+    struct resp_arg text = args_at(&w->entries, i);
 
-    *len_r = a->ends[i] - from;
-    return a->text.data + from;
+    *len_r = text.len;
+    return text.data;
 }
 
 size_t list_walk_count(const struct list_walk *w)
@@ -216,12 +212,12 @@ size_t list_walk_count(const struct list_walk *w)
 
 const char *list_walk_member(const struct list_walk *w, size_t i, size_t *len_r)
 {
-    return item(&w->entries, 2 * i, len_r);
+    return item(w, 2 * i, len_r);
 }
 
 const char *list_walk_time(const struct list_walk *w, size_t i, size_t *len_r)
 {
-    return item(&w->entries, 2 * i + 1, len_r);
+    return item(w, 2 * i + 1, len_r);
 }
 
 void list_walk_init(struct list_walk *w)

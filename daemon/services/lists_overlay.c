@@ -135,14 +135,6 @@ static int part_end(const struct overlay *o)
     return o->from + (left < LISTS_STEP ? left : LISTS_STEP);
 }
 
-static const char *member_at(const struct overlay *o, int i, size_t *len_r)
-{
-    size_t start = i > 0 ? o->members.ends[i - 1] : 0;
-
-    *len_r = o->members.ends[i] - start;
-    return o->members.text.data + start;
-}
-
 bool overlay_is_last(const struct overlay *o)
 {
     return o->scan == SCAN_NONE && part_end(o) == o->members.n;
@@ -152,10 +144,9 @@ void overlay_put(const struct overlay *o, struct args *out)
 {
     for (int i = o->from; i < part_end(o); i++) {
         const struct lookup_state *row = &o->items[i - o->from].row;
-        size_t len;
-        const char *member = member_at(o, i, &len);
+        struct resp_arg member = args_at(&o->members, (size_t)i);
 
-        args_put(out, member, len);
+        args_put(out, member.data, member.len);
         args_put_i64(out, row->status);
         args_put_i64(out, row->mtime_us);
         args_put_i64(out, row->ctime_us);
@@ -190,17 +181,16 @@ static void lookup_member(struct overlay *o, int i)
 {
     struct item *item = &o->items[i - o->from];
     const struct buf *user = &o->user;
-    size_t len;
-    const char *member = member_at(o, i, &len);
+    struct resp_arg member = args_at(&o->members, (size_t)i);
     int rc;
 
     item->overlay = o;
     if (o->side == LIST_FOLLOW)
-        rc = lookup_submit(o->lookup, user->data, user->len, member, len,
-                           on_lookup, item);
+        rc = lookup_submit(o->lookup, user->data, user->len, member.data,
+                           member.len, on_lookup, item);
     else
-        rc = lookup_submit(o->lookup, member, len, user->data, user->len,
-                           on_lookup, item);
+        rc = lookup_submit(o->lookup, member.data, member.len, user->data,
+                           user->len, on_lookup, item);
     if (rc == 0)
         o->waiting++;
     else if (rc == LOOKUP_FULL)

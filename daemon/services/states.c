@@ -214,19 +214,14 @@ static void send_piece(struct states *s, struct args *args)
         args_put(args, owner, p->owner_len);
         args_put(args, owner + p->owner_len, p->member_len);
     }
-    /* Until the generation is raised, a Redis that came back older would be
-     * believed. */
-    rc = s->engine->open
-             ? args_send(args, s->engine, SCRIPT_STATE, on_piece, piece)
-             : REDIS_NOT_CONNECTED;
+    rc = args_ask(args, s->engine, SCRIPT_STATE, on_piece, piece);
     if (rc == 0) {
         s->sent = to;
         s->pieces++;
         s->waiting++;
         return;
     }
-    s->why = rc == REDIS_BUSY ? "TRYAGAIN Redis has too much to do"
-                              : "UNAVAILABLE Redis is away";
+    s->why = engine_redis_why(rc);
     free(piece);
 }
 

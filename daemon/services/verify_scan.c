@@ -48,13 +48,6 @@ static struct resp_arg text_arg(const char *s)
     return (struct resp_arg){s, strlen(s)};
 }
 
-static struct resp_arg key_at(const struct args *keys, int i)
-{
-    size_t from = i > 0 ? keys->ends[i - 1] : 0;
-
-    return (struct resp_arg){keys->text.data + from, keys->ends[i] - from};
-}
-
 void verify_scan_start(struct verify *v)
 {
     args_clear(&v->keys);
@@ -279,7 +272,7 @@ static void scan_members(struct verify *v)
 static void add_rows(struct verify *v, const struct args *rows)
 {
     for (int i = 0; i + 4 <= rows->n; i += 4) {
-        struct resp_arg other = key_at(rows, i);
+        struct resp_arg other = args_at(rows, (size_t)i);
 
         add_member(v, &other);
     }
@@ -351,7 +344,7 @@ static void on_pos(void *arg, enum redis_outcome outcome,
 
 static void ask_pos(struct verify *v)
 {
-    struct resp_arg mark = key_at(&v->keys, v->key);
+    struct resp_arg mark = args_at(&v->keys, (size_t)v->key);
 
     args_clear(&v->args);
     args_put_str(&v->args, "HGET");
@@ -386,7 +379,7 @@ static bool find_user(const struct verify *v, struct resp_arg *key_r,
 /* Whether a command was sent for it. */
 static bool key_begin(struct verify *v)
 {
-    struct resp_arg name = key_at(&v->keys, v->key);
+    struct resp_arg name = args_at(&v->keys, (size_t)v->key);
     struct resp_arg key = name;
     struct resp_arg user;
 
