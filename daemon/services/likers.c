@@ -5,6 +5,7 @@
  * whatever ends a step ends the page with its error. */
 #include "services/likers.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,9 +14,6 @@
 #include "services/likers_step.h"
 #include "services/page_reply.h"
 #include "services/schema.h"
-
-/* Bytes of an item, while there is none to measure. */
-#define ITEM_COST 64
 
 /* The latest time of a cursor: the end of the year 9999. */
 #define TIME_MAX_US INT64_C(253402300799999999)
@@ -28,37 +26,26 @@ struct likers {
 
 struct page {
     struct likers *likers; /* ref */
-    struct request *rq;
     struct likers_query q;
     struct likers_step step;
     struct pg_stmt check; /* while the indexes are asked for */
-    struct gate_pass pass;
-    struct args items; /* replies, in order */
-    struct buf raw;    /* an id */
-    int64_t skip;      /* entries in front of the page */
-    int64_t left;      /* items wanted still */
-    int64_t page_max;
-    bool slice;  /* all entries are needed to know which are meant */
-    bool ended;  /* nothing is behind the last entry looked at */
-    bool let_in; /* by the gate of pages */
+    struct page_reply reply;
 };
 
 /* ---- the reply ---- */
 
-static void page_free(struct page *p)
+static void finish(struct page *p)
 {
+    page_reply_done(&p->reply);
     likers_step_free(&p->step);
-    args_free(&p->items);
-    buf_free(&p->raw);
-    if (p->let_in)
-        gate_leave(p->likers->pages, &p->pass);
     free(p);
 }
 
 static void fail(struct page *p, const char *why)
 {
-    reply_failed(p->rq, why);
-    page_free(p);
+    page_reply_fail(&p->reply, why);
+    likers_step_free(&p->step);
+    free(p);
 }
 
 static const char *command_of(const struct page *p)
@@ -66,76 +53,35 @@ static const char *command_of(const struct page *p)
     return p->q.side == LIKERS_OF_POST ? "LIKERS" : "LIKEDPOSTS";
 }
 
-static void fail_too_many(struct page *p)
-{
-    resp_error(request_reply(p->rq),
-               "ERR the range has more than %lld entries (like.page_max): use "
-               "CURSOR",
-               (long long)p->page_max);
-    request_done(p->rq);
-    page_free(p);
-}
-
-static void put_next(const struct page *p, struct buf *b)
-{
-    const struct likers_pos *pos = &p->step.pos;
-    struct buf next = {0};
-
-    if (!p->ended) {
-        buf_put_i64(&next, pos->time_us);
-        buf_putc(&next, '_');
-        buf_append(&next, pos->id, pos->len);
-    } else {
-        buf_putc(&next, '0');
-    }
-    resp_bulk(b, next.data, next.len);
-    buf_free(&next);
-}
-
-static void finish(struct page *p)
-{
-    struct buf *b = request_reply(p->rq);
-
-    if (p->items.n > p->page_max) {
-        fail_too_many(p);
-        return;
-    }
-    if (p->q.args.by_cursor) {
-        resp_array(b, 2);
-        put_next(p, b);
-    }
-    if (p->slice)
-        page_put_slice(b, &p->items, &p->q.args);
-    else
-        page_put_items(b, &p->items, 0, p->items.n);
-    request_done(p->rq);
-    page_free(p);
-}
-
 /* ---- steps ---- */
 
 static void put_item(struct page *p, size_t i)
 {
     bool with_time = p->q.args.with_times;
-    struct buf *b = &p->items.text;
     size_t len;
     const char *id = likers_step_id(&p->step, i, &len);
 
-    args_put(&p->items, "", 0);
-    buf_clear(&p->raw, ID_KEY_MAX);
-    id_put_raw(likers_entry_type(p->likers->engine, p->q.side), id, len,
-               &p->raw);
+    page_item_begin(&p->reply, likers_entry_type(p->likers->engine, p->q.side),
+                    id, len, 1 + (size_t)with_time);
     if (with_time)
-        resp_array(b, 2);
-    resp_bulk(b, p->raw.data, p->raw.len);
-    if (with_time)
-        page_put_time(b, likers_step_time_us(&p->step, i));
-    p->items.ends[p->items.n - 1] = b->len;
+        page_put_time(&p->reply.items.text, likers_step_time_us(&p->step, i));
+    page_item_end(&p->reply);
+}
+
+static void set_next(struct page *p)
+{
+    const struct likers_pos *pos = &p->step.pos;
+    struct buf *next = &p->reply.next;
+
+    buf_clear(next, ID_KEY_MAX);
+    buf_put_i64(next, pos->time_us);
+    buf_putc(next, '_');
+    buf_append(next, pos->id, pos->len);
 }
 
 static void next_step(struct page *p)
 {
-    int64_t n = p->skip + p->left;
+    int64_t n = p->reply.skip + p->reply.left;
 
     likers_step_next(&p->step, n < LIKERS_STEP ? n : LIKERS_STEP);
 }
@@ -144,20 +90,11 @@ static void on_turn(void *arg, const char *why)
 {
     struct page *p = arg;
 
-    p->let_in = !why;
+    p->reply.let_in = !why;
     if (why)
         fail(p, why);
     else
         next_step(p);
-}
-
-/* What the whole page will take, going by the items that are there. */
-static size_t page_cost(const struct page *p)
-{
-    size_t n = (size_t)p->items.n;
-    size_t item = n ? p->items.text.len / n : ITEM_COST;
-
-    return (item + sizeof(*p->items.ends)) * (n + (size_t)p->left);
 }
 
 static void on_step(void *arg, const char *why)
@@ -169,20 +106,21 @@ static void on_step(void *arg, const char *why)
         return;
     }
     for (size_t i = 0; i < p->step.rows.n; i++) {
-        if (p->skip > 0) {
-            p->skip--;
+        if (p->reply.skip > 0) {
+            p->reply.skip--;
         } else {
             put_item(p, i);
-            p->left--;
+            p->reply.left--;
         }
     }
-    p->ended = !p->step.rows.more;
-    if (p->left == 0 || p->ended || !request_session(p->rq))
+    p->reply.ended = !p->step.rows.more;
+    set_next(p);
+    if (p->reply.left == 0 || p->reply.ended || !request_session(p->reply.rq))
         finish(p);
-    else if (p->let_in)
+    else if (p->reply.let_in)
         next_step(p);
     else
-        gate_enter(p->likers->pages, &p->pass, page_cost(p), on_turn, p);
+        page_reply_enter(&p->reply, on_turn, p);
 }
 
 /* ---- the start ---- */
@@ -193,9 +131,7 @@ static int start_cursor(struct page *p)
     const struct page_args *a = &p->q.args;
     struct likers_pos *pos = &p->step.pos;
 
-    p->left = a->count ? a->count : PAGE_CURSOR_COUNT;
-    if (p->left > p->page_max)
-        p->left = p->page_max;
+    page_reply_cursor(&p->reply);
     if (a->time_len == 0)
         return 0;
     if (num_parse_i64(a->time, a->time_len, &pos->time_us) != 0 ||
@@ -209,14 +145,8 @@ static int start_cursor(struct page *p)
 
 static int start_range(struct page *p)
 {
-    const struct page_args *a = &p->q.args;
-
-    p->slice = page_range_from_end(a);
-    p->skip = p->slice ? 0 : a->start;
-    p->left = p->slice ? INT64_MAX : page_range_size(a);
-    if (p->left > p->page_max)
-        p->left = p->page_max + 1;
-    return p->skip > PAGE_RANGE_WALK ? -1 : 0;
+    page_reply_range(&p->reply);
+    return p->reply.skip > PAGE_RANGE_WALK ? -1 : 0;
 }
 
 static void start(struct page *p)
@@ -226,7 +156,7 @@ static void start(struct page *p)
                 "before");
     else if (!p->q.args.by_cursor && start_range(p) != 0)
         fail(p, "ERR more than 100000 entries to look through: use CURSOR");
-    else if (p->left == 0)
+    else if (p->reply.left == 0)
         finish(p);
     else
         next_step(p);
@@ -234,11 +164,11 @@ static void start(struct page *p)
 
 static void refuse(struct page *p, const char *what)
 {
-    resp_error(request_reply(p->rq),
-               "ERR %s needs %s (psql -d DB -f likers.sql)", command_of(p),
-               what);
-    request_done(p->rq);
-    page_free(p);
+    char why[200];
+
+    snprintf(why, sizeof(why), "ERR %s needs %s (psql -d DB -f likers.sql)",
+             command_of(p), what);
+    fail(p, why);
 }
 
 static void on_checked(void *arg, enum pg_outcome outcome,
@@ -282,9 +212,14 @@ void likers_run(struct likers *l, struct request *rq,
     struct page *p = mem_zalloc(sizeof(*p));
 
     p->likers = l;
-    p->rq = rq;
     p->q = *q;
-    p->page_max = l->engine->options->like_page_max;
+    p->reply = (struct page_reply){
+        .rq = rq,
+        .args = &p->q.args,
+        .turns = l->pages,
+        .option = "like.page_max",
+        .max = l->engine->options->like_page_max,
+    };
     p->step = (struct likers_step){
         .id = p->q.id.text,
         .len = p->q.id.len,

@@ -3,6 +3,10 @@
 #include "services/page_reply.h"
 
 #include "base/num.h"
+#include "services/commands.h"
+
+/* Bytes of an item, while there is none to measure. */
+#define ITEM_COST 64
 
 int64_t page_range_size(const struct page_args *a)
 {
@@ -64,4 +68,97 @@ void page_put_slice(struct buf *b, const struct args *items,
     if (a->count && to > from + a->count)
         to = from + a->count;
     page_put_items(b, items, from, to);
+}
+
+void page_reply_cursor(struct page_reply *r)
+{
+    r->left = r->args->count ? r->args->count : PAGE_CURSOR_COUNT;
+    if (r->left > r->max)
+        r->left = r->max;
+}
+
+void page_reply_range(struct page_reply *r)
+{
+    const struct page_args *a = r->args;
+
+    r->slice = page_range_from_end(a);
+    r->skip = r->slice ? 0 : a->start;
+    r->left = r->slice ? INT64_MAX : page_range_size(a);
+    if (r->left > r->max)
+        r->left = r->max + 1;
+}
+
+void page_item_begin(struct page_reply *r, enum id_type type, const char *id,
+                     size_t len, size_t fields)
+{
+    args_put(&r->items, "", 0);
+    buf_clear(&r->raw, ID_KEY_MAX);
+    id_put_raw(type, id, len, &r->raw);
+    if (fields > 1)
+        resp_array(&r->items.text, fields);
+    resp_bulk(&r->items.text, r->raw.data, r->raw.len);
+}
+
+void page_item_end(struct page_reply *r)
+{
+    r->items.ends[r->items.n - 1] = r->items.text.len;
+}
+
+/* What the whole page will take, going by the items that are there. */
+static size_t page_cost(const struct page_reply *r)
+{
+    size_t n = (size_t)r->items.n;
+    size_t item = n ? r->items.text.len / n : ITEM_COST;
+
+    return (item + sizeof(*r->items.ends)) * (n + (size_t)r->left);
+}
+
+void page_reply_enter(struct page_reply *r, gate_on_turn on_turn, void *arg)
+{
+    gate_enter(r->turns, &r->pass, page_cost(r), on_turn, arg);
+}
+
+static void put_page(struct page_reply *r)
+{
+    struct buf *b = request_reply(r->rq);
+
+    if (r->items.n > r->max) {
+        resp_error(b,
+                   "ERR the range has more than %lld entries (%s): use CURSOR",
+                   (long long)r->max, r->option);
+        return;
+    }
+    if (r->args->by_cursor) {
+        resp_array(b, 2);
+        if (r->ended)
+            resp_bulk_str(b, "0");
+        else
+            resp_bulk(b, r->next.data, r->next.len);
+    }
+    if (r->slice)
+        page_put_slice(b, &r->items, r->args);
+    else
+        page_put_items(b, &r->items, 0, r->items.n);
+}
+
+void page_reply_done(struct page_reply *r)
+{
+    put_page(r);
+    request_done(r->rq);
+    page_reply_free(r);
+}
+
+void page_reply_fail(struct page_reply *r, const char *why)
+{
+    reply_failed(r->rq, why);
+    page_reply_free(r);
+}
+
+void page_reply_free(struct page_reply *r)
+{
+    args_free(&r->items);
+    buf_free(&r->raw);
+    buf_free(&r->next);
+    if (r->let_in)
+        gate_leave(r->turns, &r->pass);
 }

@@ -18,77 +18,27 @@
 
 /* A filter may leave few of a step. */
 #define FILTER_STEP_MIN 100
-/* Bytes of an item, while there is none to measure. */
-#define ITEM_COST       64
 
 struct page {
     struct commands *commands; /* ref */
-    struct request *rq;
     struct page_query q;
     struct list_walk walk;
-    struct gate_pass pass;
-    struct args items; /* replies, in order */
-    struct buf raw;    /* an id */
-    struct buf next;   /* cursor behind the last entry looked at */
-    int64_t skip;      /* matches in front of the page */
-    int64_t left;      /* items wanted still */
-    int64_t page_max;
+    struct page_reply reply;
     size_t walked;
-    bool slice;  /* all matches are needed to know which are meant */
-    bool ended;  /* nothing is behind the last entry looked at */
-    bool let_in; /* by the gate of pages */
 };
 
-/* ---- the reply ---- */
-
-static void page_free(struct page *p)
+static void finish(struct page *p)
 {
+    page_reply_done(&p->reply);
     list_walk_deinit(&p->walk);
-    args_free(&p->items);
-    buf_free(&p->raw);
-    buf_free(&p->next);
-    if (p->let_in)
-        gate_leave(p->commands->pages, &p->pass);
     free(p);
 }
 
 static void fail(struct page *p, const char *why)
 {
-    reply_failed(p->rq, why);
-    page_free(p);
-}
-
-static void fail_too_many(struct page *p)
-{
-    resp_error(request_reply(p->rq),
-               "ERR the range has more than %lld entries (follow.page_max): "
-               "use CURSOR",
-               (long long)p->page_max);
-    request_done(p->rq);
-    page_free(p);
-}
-
-static void finish(struct page *p)
-{
-    struct buf *b = request_reply(p->rq);
-
-    if (p->items.n > p->page_max) {
-        fail_too_many(p);
-        return;
-    }
-    if (p->q.args.by_cursor) {
-        resp_array(b, 2);
-        if (p->ended)
-            resp_bulk_str(b, "0");
-        else
-            resp_bulk(b, p->next.data, p->next.len);
-    }
-    if (p->slice)
-        page_put_slice(b, &p->items, &p->q.args);
-    else
-        page_put_items(b, &p->items, 0, p->items.n);
-    request_done(p->rq);
-    page_free(p);
+    page_reply_fail(&p->reply, why);
+    list_walk_deinit(&p->walk);
+    free(p);
 }
 
 /* ---- items ---- */
@@ -111,24 +61,19 @@ static void put_time(struct buf *b, const char *text, size_t len)
 static void put_item(struct page *p, size_t i, int relation)
 {
     const struct page_args *a = &p->q.args;
-    struct buf *b = &p->items.text;
     size_t len;
     const char *member = list_walk_member(&p->walk, i, &len);
 
-    args_put(&p->items, "", 0);
-    buf_clear(&p->raw, ID_KEY_MAX);
-    id_put_raw(p->walk.engine->member_type, member, len, &p->raw);
-    if (a->with_times || a->has_viewer)
-        resp_array(b, 1 + a->with_times + a->has_viewer);
-    resp_bulk(b, p->raw.data, p->raw.len);
+    page_item_begin(&p->reply, p->walk.engine->member_type, member, len,
+                    1 + (size_t)a->with_times + a->has_viewer);
     if (a->with_times) {
         const char *time = list_walk_time(&p->walk, i, &len);
 
-        put_time(b, time, len);
+        put_time(&p->reply.items.text, time, len);
     }
     if (a->has_viewer)
-        resp_int(b, relation);
-    p->items.ends[p->items.n - 1] = b->len;
+        resp_int(&p->reply.items.text, relation);
+    page_item_end(&p->reply);
 }
 
 static void set_next(struct page *p, size_t i)
@@ -136,11 +81,11 @@ static void set_next(struct page *p, size_t i)
     size_t len;
     const char *s = list_walk_time(&p->walk, i, &len);
 
-    buf_clear(&p->next, ID_KEY_MAX);
-    buf_append(&p->next, s, len);
-    buf_putc(&p->next, '_');
+    buf_clear(&p->reply.next, ID_KEY_MAX);
+    buf_append(&p->reply.next, s, len);
+    buf_putc(&p->reply.next, '_');
     s = list_walk_member(&p->walk, i, &len);
-    buf_append(&p->next, s, len);
+    buf_append(&p->reply.next, s, len);
 }
 
 /* What somebody else put into the list may be no id: it is left out. */
@@ -174,7 +119,7 @@ static void take_step(struct page *p, const uint8_t *codes)
     size_t n = list_walk_count(&p->walk);
     size_t i;
 
-    for (i = 0; i < n && p->left > 0; i++) {
+    for (i = 0; i < n && p->reply.left > 0; i++) {
         bool valid = is_id(p, i);
         int code = valid && codes ? *codes++ : 0;
 
@@ -184,16 +129,16 @@ static void take_step(struct page *p, const uint8_t *codes)
             continue;
         if (is_filtered(p) && code == 0)
             continue;
-        if (p->skip > 0) {
-            p->skip--;
+        if (p->reply.skip > 0) {
+            p->reply.skip--;
             continue;
         }
         if (valid)
             put_item(p, i, code);
-        p->left--;
+        p->reply.left--;
     }
     p->walked += n;
-    p->ended = i == n && !p->walk.more;
+    p->reply.ended = i == n && !p->walk.more;
     go_on(p);
 }
 
@@ -255,8 +200,8 @@ static void on_step(void *arg, const char *why)
         fail(p, why);
         return;
     }
-    if (p->walk.by_rank && p->left > p->walk.total)
-        p->left = p->walk.total;
+    if (p->walk.by_rank && p->reply.left > p->walk.total)
+        p->reply.left = p->walk.total;
     if (any && is_filtered(p))
         filter(p);
     else if (any && p->q.args.has_viewer)
@@ -267,7 +212,7 @@ static void on_step(void *arg, const char *why)
 
 static int64_t step_size(const struct page *p)
 {
-    int64_t n = p->left;
+    int64_t n = p->reply.left;
 
     if (is_filtered(p) && n < FILTER_STEP_MIN)
         n = FILTER_STEP_MIN;
@@ -278,28 +223,19 @@ static void on_turn(void *arg, const char *why)
 {
     struct page *p = arg;
 
-    p->let_in = !why;
+    p->reply.let_in = !why;
     if (why)
         fail(p, why);
     else
         go_on(p);
 }
 
-/* What the whole page will take, going by the items that are there. */
-static size_t page_cost(const struct page *p)
-{
-    size_t n = (size_t)p->items.n;
-    size_t item = n ? p->items.text.len / n : ITEM_COST;
-
-    return (item + sizeof(*p->items.ends)) * (n + (size_t)p->left);
-}
-
 static bool is_enough(struct page *p)
 {
-    if (p->left == 0 || p->ended || !request_session(p->rq))
+    if (p->reply.left == 0 || p->reply.ended || !request_session(p->reply.rq))
         return true;
     return p->q.args.by_cursor && is_filtered(p) &&
-           p->walked >= PAGE_CURSOR_WALK && p->next.len > 0;
+           p->walked >= PAGE_CURSOR_WALK && p->reply.next.len > 0;
 }
 
 static void go_on(struct page *p)
@@ -309,24 +245,18 @@ static void go_on(struct page *p)
     else if (!p->q.args.by_cursor && is_filtered(p) &&
              p->walked >= PAGE_RANGE_WALK)
         fail(p, "ERR more than 100000 entries to look through: use CURSOR");
-    else if (p->let_in)
+    else if (p->reply.let_in)
         list_walk_next(&p->walk, step_size(p));
     else
-        gate_enter(p->commands->pages, &p->pass, page_cost(p), on_turn, p);
+        page_reply_enter(&p->reply, on_turn, p);
 }
 
 /* ---- the start ---- */
 
 static void start_filtered(struct page *p)
 {
-    const struct page_args *a = &p->q.args;
-
-    p->slice = page_range_from_end(a);
-    p->skip = p->slice ? 0 : a->start;
-    p->left = p->slice ? INT64_MAX : page_range_size(a);
-    if (p->left > p->page_max)
-        p->left = p->page_max + 1;
-    if (p->left == 0)
+    page_reply_range(&p->reply);
+    if (p->reply.left == 0)
         finish(p);
     else
         list_walk_behind(&p->walk, "", 0, "", 0, step_size(p));
@@ -337,12 +267,12 @@ static void start_range(struct page *p)
     const struct page_args *a = &p->q.args;
     int64_t stop = a->stop;
 
-    p->left = page_range_size(a);
+    p->reply.left = page_range_size(a);
     /* The whole list need not be there for the first of it. */
     if (a->count && a->start >= 0 && (stop == -1 || stop >= 0))
-        stop = a->start + p->left - 1;
+        stop = a->start + p->reply.left - 1;
     list_walk_range(&p->walk, a->start, stop,
-                    a->count ? INT64_C(1) << 50 : p->page_max, step_size(p));
+                    a->count ? INT64_C(1) << 50 : p->reply.max, step_size(p));
 }
 
 static void start(struct page *p)
@@ -350,9 +280,7 @@ static void start(struct page *p)
     const struct page_args *a = &p->q.args;
 
     if (a->by_cursor) {
-        p->left = a->count ? a->count : PAGE_CURSOR_COUNT;
-        if (p->left > p->page_max)
-            p->left = p->page_max;
+        page_reply_cursor(&p->reply);
         list_walk_behind(&p->walk, a->time, a->time_len, a->member,
                          a->member_len, step_size(p));
     } else if (is_filtered(p)) {
@@ -369,9 +297,14 @@ void pages_run(struct commands *c, struct request *rq,
     struct page *p = mem_zalloc(sizeof(*p));
 
     p->commands = c;
-    p->rq = rq;
     p->q = *q;
-    p->page_max = e->options->follow_page_max;
+    p->reply = (struct page_reply){
+        .rq = rq,
+        .args = &p->q.args,
+        .turns = c->pages,
+        .option = "follow.page_max",
+        .max = e->options->follow_page_max,
+    };
     p->walk = (struct list_walk){
         .engine = e,
         .lists = c->lists,
