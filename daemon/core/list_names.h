@@ -9,6 +9,10 @@
 #include "base/buf.h"
 #include "base/compiler.h"
 
+/* What stands beside a list, with its key behind it (lua/lists.lua). */
+#define LIST_MARK     "likesync:list:"
+#define LIST_UNSYNCED "likesync:unsynced:"
+
 enum list_side {
     LIST_FOLLOW, /* those whom the user follows */
     LIST_FANS    /* those who follow the user */

@@ -50,18 +50,6 @@ static void flusher_cmd_drain(struct commands *c, struct request *rq, int argc,
     flushers_drain(c->services, (uint64_t)ms, on_drained, rq);
 }
 
-static void put_field(struct buf *b, const char *name, int64_t v)
-{
-    resp_bulk_str(b, name);
-    resp_int(b, v);
-}
-
-static void put_text(struct buf *b, const char *name, const char *text)
-{
-    resp_bulk_str(b, name);
-    resp_bulk_str(b, text);
-}
-
 #define STATUS_FIELDS 5 /* that a kind has, too */
 
 static void put_number(struct buf *b, const char *kind, const char *name,
@@ -70,7 +58,7 @@ static void put_number(struct buf *b, const char *kind, const char *name,
     char field[64];
 
     snprintf(field, sizeof(field), "%s%s%s", kind, kind[0] ? "_" : "", name);
-    put_field(b, field, v);
+    reply_put_int(b, field, v);
 }
 
 /* Of all kinds, or of the one that is named. */
@@ -92,12 +80,12 @@ static void flusher_cmd_status(struct commands *c, struct request *rq)
 
     flushers_status(c->services, &st);
     resp_map(b, request_proto(rq), 6 + STATUS_FIELDS * (1 + EDGE_COUNT));
-    put_text(b, "version", LIKESYNCD_VERSION);
-    put_text(b, "instance", e->instance);
-    put_text(b, "flusher", st.paused ? "paused" : "running");
-    put_text(b, "redis", redis_state_text(e->redis));
-    put_text(b, "postgres", pg_state_text(e->pg));
-    put_field(b, "batches_own", st.batches_own);
+    reply_put_text(b, "version", LIKESYNCD_VERSION);
+    reply_put_text(b, "instance", e->instance);
+    reply_put_text(b, "flusher", st.paused ? "paused" : "running");
+    reply_put_text(b, "redis", redis_state_text(e->redis));
+    reply_put_text(b, "postgres", pg_state_text(e->pg));
+    reply_put_int(b, "batches_own", st.batches_own);
     put_numbers(b, "", &st);
     for (int i = 0; i < EDGE_COUNT; i++) {
         flusher_status(c->services[i].flusher, &st);

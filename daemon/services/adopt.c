@@ -36,7 +36,7 @@ static const struct adopt_phase phases[] = {
 };
 #define HASHES 2 /* the only one of a kind without lists */
 
-static void finish(struct adopt *a, enum adopt_state state)
+static void finish(struct adopt *a, enum job_state state)
 {
     a->state = state;
     a->stopping = false;
@@ -46,9 +46,9 @@ static void finish(struct adopt *a, enum adopt_state state)
              "%ss: %s: %lld edges found, %lld taken over, %lld known, %lld "
              "refused",
              a->service->engine.kind->name,
-             state == ADOPT_DONE      ? "done"
-             : state == ADOPT_STOPPED ? "stopped"
-                                      : a->why,
+             state == JOB_DONE      ? "done"
+             : state == JOB_STOPPED ? "stopped"
+                                    : a->why,
              (long long)a->counts.edges, (long long)a->counts.adopted,
              (long long)a->counts.known, (long long)a->counts.refused);
 }
@@ -71,7 +71,7 @@ void adopt_wait_redis(struct adopt *a, const char *why)
     if (a->away_ms == 0)
         a->away_ms = now;
     if (now - a->away_ms > AWAY_MS)
-        finish(a, ADOPT_FAILED);
+        finish(a, JOB_FAILED);
     else
         adopt_later(a, RETRY_MS);
 }
@@ -131,7 +131,7 @@ bool adopt_answered(struct adopt *a, enum redis_outcome outcome,
         return true;
     case REDIS_ERROR:
         set_why(a, redis_value_str(v, &len));
-        finish(a, ADOPT_FAILED);
+        finish(a, JOB_FAILED);
         return false;
     case REDIS_FULL:
         adopt_wait_redis(a, redis_value_str(v, &len));
@@ -176,7 +176,7 @@ void adopt_next(struct adopt *a)
     const struct engine *e = &a->service->engine;
 
     if (a->stopping) {
-        finish(a, ADOPT_STOPPED);
+        finish(a, JOB_STOPPED);
         return;
     }
     if (!e->open || !e->redis) {
@@ -191,7 +191,7 @@ void adopt_next(struct adopt *a)
         phase_start(a, a->phase);
     while (!adopt_pairs_next(a) && !adopt_scan_next(a)) {
         if (a->phase + 1 == a->n_phases) {
-            finish(a, ADOPT_DONE);
+            finish(a, JOB_DONE);
             return;
         }
         phase_start(a, a->phase + 1);
@@ -229,13 +229,13 @@ int adopt_start(struct adopt *a, enum edge_index kind)
 {
     bool has_lists = edge_kinds[kind]->has_lists;
 
-    if (a->state == ADOPT_RUNNING) {
+    if (a->state == JOB_RUNNING) {
         if (a->service != &a->services[kind])
             return ADOPT_BUSY;
         a->stopping = false;
         return 0;
     }
-    a->state = ADOPT_RUNNING;
+    a->state = JOB_RUNNING;
     a->service = &a->services[kind];
     a->phases = has_lists ? phases : &phases[HASHES];
     a->n_phases = has_lists ? (int)ARRAY_LEN(phases) : 1;
@@ -252,7 +252,7 @@ int adopt_start(struct adopt *a, enum edge_index kind)
 
 void adopt_stop(struct adopt *a)
 {
-    if (a->state == ADOPT_RUNNING)
+    if (a->state == JOB_RUNNING)
         a->stopping = true;
 }
 
@@ -260,7 +260,7 @@ static int64_t scanned(const struct adopt *a)
 {
     int64_t here = a->scanned < a->db_size ? a->scanned : a->db_size;
 
-    if (a->state == ADOPT_DONE)
+    if (a->state == JOB_DONE)
         return a->db_size * a->n_phases;
     return a->phase < 0 ? 0 : a->phase * a->db_size + here;
 }

@@ -9,18 +9,11 @@
 
 #include "base/compiler.h"
 #include "core/edge.h"
+#include "services/job.h"
 
 struct adopt;
 struct service;
 struct uv_loop_s;
-
-enum adopt_state {
-    ADOPT_IDLE,
-    ADOPT_RUNNING,
-    ADOPT_DONE,
-    ADOPT_STOPPED,
-    ADOPT_FAILED
-};
 
 struct adopt_counts {
     int64_t keys;    /* that were looked at */
@@ -31,7 +24,7 @@ struct adopt_counts {
 };
 
 struct adopt_status {
-    enum adopt_state state;
+    enum job_state state;
     const struct edge_kind *kind; /* NULL: none yet */
     const char *phase;
     const char *why; /* ref: the failure, or what is waited for; or "" */

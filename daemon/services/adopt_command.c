@@ -43,29 +43,6 @@ static void adopt_cmd_start(struct commands *c, struct request *rq,
     request_done(rq);
 }
 
-static const char *state_name(enum adopt_state state)
-{
-    static const char *const names[] = {
-        [ADOPT_IDLE] = "idle",     [ADOPT_RUNNING] = "running",
-        [ADOPT_DONE] = "done",     [ADOPT_STOPPED] = "stopped",
-        [ADOPT_FAILED] = "failed",
-    };
-
-    return names[state];
-}
-
-static void put_text(struct buf *b, const char *name, const char *text)
-{
-    resp_bulk_str(b, name);
-    resp_bulk_str(b, text);
-}
-
-static void put_field(struct buf *b, const char *name, int64_t v)
-{
-    resp_bulk_str(b, name);
-    resp_int(b, v);
-}
-
 static void adopt_cmd_status(struct commands *c, struct request *rq)
 {
     struct buf *b = request_reply(rq);
@@ -76,18 +53,18 @@ static void adopt_cmd_status(struct commands *c, struct request *rq)
     if (st.kind)
         snprintf(kind, sizeof(kind), "%ss", st.kind->name);
     resp_map(b, request_proto(rq), 12);
-    put_text(b, "state", state_name(st.state));
-    put_text(b, "why", st.why);
-    put_text(b, "kind", kind);
-    put_text(b, "phase", st.phase);
-    put_field(b, "scanned", st.scanned);
-    put_field(b, "total", st.total);
-    put_field(b, "keys", st.counts.keys);
-    put_field(b, "edges", st.counts.edges);
-    put_field(b, "adopted", st.counts.adopted);
-    put_field(b, "known", st.counts.known);
-    put_field(b, "refused", st.counts.refused);
-    put_text(b, "example", st.example);
+    reply_put_text(b, "state", job_state_name(st.state));
+    reply_put_text(b, "why", st.why);
+    reply_put_text(b, "kind", kind);
+    reply_put_text(b, "phase", st.phase);
+    reply_put_int(b, "scanned", st.scanned);
+    reply_put_int(b, "total", st.total);
+    reply_put_int(b, "keys", st.counts.keys);
+    reply_put_int(b, "edges", st.counts.edges);
+    reply_put_int(b, "adopted", st.counts.adopted);
+    reply_put_int(b, "known", st.counts.known);
+    reply_put_int(b, "refused", st.counts.refused);
+    reply_put_text(b, "example", st.example);
     request_done(rq);
 }
 

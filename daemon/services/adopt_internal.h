@@ -27,12 +27,6 @@ struct adopt_phase {
     const char *type;    /* that keys have */
 };
 
-/* Where SCAN and the like are. */
-struct adopt_cursor {
-    char text[24];
-    bool open; /* there may be more */
-};
-
 enum adopt_pair_state {
     PAIR_NEW,
     PAIR_ASK,   /* to be looked up */
@@ -71,14 +65,14 @@ struct adopt_list {
     int64_t ours;    /* so many members were, when its mark says that all are */
     bool refused;    /* something of it was */
     bool unmarked;   /* its end is to be told to Redis */
-    struct adopt_cursor cursor;
+    struct scan_cursor cursor;
 };
 
 struct adopt {
     struct service *services; /* ref */
     struct service *service;  /* ref: that of the kind */
     struct timer *timer;      /* owned: the next try */
-    enum adopt_state state;
+    enum job_state state;
     bool stopping;
     const struct adopt_phase *phases; /* ref */
     int n_phases;
@@ -93,7 +87,7 @@ struct adopt {
     struct args args;
     struct args keys; /* that SCAN found: texts */
     int key;          /* the next of them */
-    struct adopt_cursor cursor;
+    struct scan_cursor cursor;
     struct adopt_list list;
     struct adopt_pairs pairs;
 };

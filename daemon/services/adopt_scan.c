@@ -16,39 +16,12 @@
 
 #define OURS     "likesync:" /* keys of the daemon start with it */
 #define STAGED   OURS "adopt:"
-#define MARK     OURS "list:"
-#define KEYS     "200" /* of one SCAN */
-#define MEMBERS  "250" /* of one SSCAN, ZSCAN */
 /* As far as a client's time may be ahead. */
 #define AHEAD_US INT64_C(60000000)
 
 static const struct adopt_phase *phase(const struct adopt *a)
 {
     return &a->phases[a->phase];
-}
-
-static void cursor_start(struct adopt_cursor *c)
-{
-    snprintf(c->text, sizeof(c->text), "0");
-    c->open = true;
-}
-
-/* From the reply of a SCAN or the like. */
-static void cursor_move(struct adopt_cursor *c, const struct redis_value *v)
-{
-    size_t len;
-
-    snprintf(c->text, sizeof(c->text), "%s",
-             redis_value_str(redis_value_at(v, 0), &len));
-    c->open = strcmp(c->text, "0") != 0;
-}
-
-static struct resp_arg value_arg(const struct redis_value *v)
-{
-    struct resp_arg arg;
-
-    arg.data = redis_value_str(v, &arg.len);
-    return arg;
 }
 
 static void put_arg(struct args *args, const struct resp_arg *arg)
@@ -71,7 +44,7 @@ void adopt_scan_start(struct adopt *a)
     args_clear(&a->keys);
     a->key = 0;
     memset(&a->list, 0, sizeof(a->list));
-    cursor_start(&a->cursor);
+    scan_start(&a->cursor);
 }
 
 static void put_hash_keys(struct adopt *a, const struct redis_value *keys)
@@ -80,7 +53,7 @@ static void put_hash_keys(struct adopt *a, const struct redis_value *keys)
     size_t n = strlen(prefix);
 
     for (size_t i = 0; i < redis_value_len(keys); i++) {
-        struct resp_arg key = value_arg(redis_value_at(keys, i));
+        struct resp_arg key = scan_text(redis_value_at(keys, i));
         const char *end = key.data + key.len;
         const char *owner = key.data + n;
         const char *bar = memchr(owner, '_', key.len - n);
@@ -99,7 +72,7 @@ static void put_keys(struct adopt *a, const struct redis_value *keys)
     args_clear(&a->keys);
     a->key = 0;
     for (size_t i = 0; i < redis_value_len(keys); i++) {
-        struct resp_arg key = value_arg(redis_value_at(keys, i));
+        struct resp_arg key = scan_text(redis_value_at(keys, i));
 
         if (phase(a)->what == ADOPT_STAGED || !starts_with(&key, OURS))
             put_arg(&a->keys, &key);
@@ -115,8 +88,8 @@ static void on_keys(void *arg, enum redis_outcome outcome,
     if (!adopt_answered(a, outcome, v))
         return;
     keys = redis_value_at(v, 1);
-    cursor_move(&a->cursor, v);
-    a->scanned += strtol(KEYS, NULL, 10);
+    scan_move(&a->cursor, v);
+    a->scanned += strtol(SCAN_KEYS, NULL, 10);
     if (phase(a)->what == ADOPT_HASHES) {
         a->counts.keys += (int64_t)redis_value_len(keys);
         put_hash_keys(a, keys);
@@ -155,7 +128,7 @@ static void scan_keys(struct adopt *a)
     args_put_str(&a->args, "MATCH");
     args_put(&a->args, pattern.data, pattern.len);
     args_put_str(&a->args, "COUNT");
-    args_put_str(&a->args, KEYS);
+    args_put_str(&a->args, SCAN_KEYS);
     args_put_str(&a->args, "TYPE");
     args_put_str(&a->args, phase(a)->type);
     buf_free(&pattern);
@@ -194,7 +167,7 @@ static void add_members(struct adopt *a, const struct redis_value *members)
     size_t len;
 
     for (size_t i = 0; i + step <= redis_value_len(members); i += step) {
-        struct resp_arg other = value_arg(redis_value_at(members, i));
+        struct resp_arg other = scan_text(redis_value_at(members, i));
         const char *score =
             redis_value_str(redis_value_at(members, i + 1), &len);
         int64_t us = scored ? score_us(score) : a->list.time_us;
@@ -229,7 +202,7 @@ static void on_members(void *arg, enum redis_outcome outcome,
 
     if (!is_list(a, outcome, v) || !adopt_answered(a, outcome, v))
         return;
-    cursor_move(&a->list.cursor, v);
+    scan_move(&a->list.cursor, v);
     add_members(a, redis_value_at(v, 1));
     adopt_next(a);
 }
@@ -241,7 +214,7 @@ static void scan_members(struct adopt *a)
     put_arg(&a->args, &a->list.key);
     args_put_str(&a->args, a->list.cursor.text);
     args_put_str(&a->args, "COUNT");
-    args_put_str(&a->args, MEMBERS);
+    args_put_str(&a->args, SCAN_MEMBERS);
     adopt_call(a, on_members);
 }
 
@@ -289,7 +262,7 @@ static void list_start(struct adopt *a, bool needed)
 {
     a->key++;
     if (needed) {
-        cursor_start(&a->list.cursor);
+        scan_start(&a->list.cursor);
         a->list.unmarked = true;
     }
     adopt_next(a);
@@ -333,7 +306,7 @@ static void ask_mark(struct adopt *a)
 {
     struct buf mark = {0};
 
-    buf_puts(&mark, MARK);
+    buf_puts(&mark, LIST_MARK);
     buf_append(&mark, a->list.key.data, a->list.key.len);
     args_clear(&a->args);
     args_put_str(&a->args, "HMGET");
@@ -392,7 +365,7 @@ static bool key_begin(struct adopt *a)
         ask_mark(a);
         return true;
     }
-    cursor_start(&a->list.cursor);
+    scan_start(&a->list.cursor);
     a->key++;
     return false;
 }

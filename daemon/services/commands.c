@@ -133,6 +133,18 @@ void reply_failed(struct request *rq, const char *why)
     request_done(rq);
 }
 
+void reply_put_text(struct buf *b, const char *name, const char *text)
+{
+    resp_bulk_str(b, name);
+    resp_bulk_str(b, text);
+}
+
+void reply_put_int(struct buf *b, const char *name, int64_t v)
+{
+    resp_bulk_str(b, name);
+    resp_int(b, v);
+}
+
 void reply_text(struct request *rq, struct buf *text)
 {
     struct buf *b = request_reply(rq);

@@ -167,6 +167,9 @@ void reply_ok(struct request *rq);
 void reply_failed(struct request *rq, const char *why);
 /* To `COMMAND HELP`, for a command with subcommands. */
 void reply_help(struct request *rq, const char *command);
+/* A name and its value, in a map. */
+void reply_put_text(struct buf *b, const char *name, const char *text);
+void reply_put_int(struct buf *b, const char *name, int64_t v);
 /* Text of several lines: a verbatim string in RESP3, as in Redis. Takes the
  * buffer's content. */
 void reply_text(struct request *rq, struct buf *text);

@@ -95,7 +95,7 @@ void overlay_put_scan(const struct overlay *o, struct args *out)
     struct buf key = {0};
 
     if (o->scan == SCAN_UNSYNCED)
-        buf_puts(&key, "likesync:unsynced:");
+        buf_puts(&key, LIST_UNSYNCED);
     list_key_put(o->engine->lists, o->side, o->user.data, o->user.len, &key);
     args_put_str(out, o->scan == SCAN_UNSYNCED ? "SSCAN" : "ZSCAN");
     args_put(out, key.data, key.len);

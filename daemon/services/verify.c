@@ -84,15 +84,15 @@ static int64_t sum_different(const struct verify *v)
     return n;
 }
 
-static void finish(struct verify *v, enum verify_state state)
+static void finish(struct verify *v, enum job_state state)
 {
     v->state = state;
     v->stopping = false;
     release(v);
     log_info("verify", "%s: %lld differ, %lld never stayed the same",
-             state == VERIFY_DONE      ? "done"
-             : state == VERIFY_STOPPED ? "stopped"
-                                       : v->why,
+             state == JOB_DONE      ? "done"
+             : state == JOB_STOPPED ? "stopped"
+                                    : v->why,
              (long long)sum_different(v), (long long)v->unsettled);
 }
 
@@ -104,7 +104,7 @@ void verify_later(struct verify *v, unsigned ms)
 void verify_fail(struct verify *v, const char *why)
 {
     snprintf(v->why, sizeof(v->why), "%s", why);
-    finish(v, VERIFY_FAILED);
+    finish(v, JOB_FAILED);
 }
 
 void verify_wait(struct verify *v, const char *why)
@@ -207,7 +207,7 @@ void verify_next(struct verify *v)
     const struct engine *e = &v->services[0].engine;
 
     if (v->stopping) {
-        finish(v, VERIFY_STOPPED);
+        finish(v, JOB_STOPPED);
         return;
     }
     if (!e->open || !e->redis) {
@@ -222,7 +222,7 @@ void verify_next(struct verify *v)
         phase_start(v, v->phase);
     while (!phase_next(v)) {
         if (v->phase + 1 == N_PHASES) {
-            finish(v, VERIFY_DONE);
+            finish(v, JOB_DONE);
             return;
         }
         phase_start(v, v->phase + 1);
@@ -266,9 +266,9 @@ void verify_free(struct verify *v)
 
 int verify_start(struct verify *v, bool repair)
 {
-    if (v->state == VERIFY_RUNNING)
+    if (v->state == JOB_RUNNING)
         return VERIFY_BUSY;
-    v->state = VERIFY_RUNNING;
+    v->state = JOB_RUNNING;
     v->repair = repair;
     v->phase = -1;
     v->away_ms = 0;
@@ -284,7 +284,7 @@ int verify_start(struct verify *v, bool repair)
 
 void verify_stop(struct verify *v)
 {
-    if (v->state == VERIFY_RUNNING)
+    if (v->state == JOB_RUNNING)
         v->stopping = true;
 }
 
@@ -292,7 +292,7 @@ static int64_t scanned(const struct verify *v)
 {
     int64_t here = v->scanned < v->db_size ? v->scanned : v->db_size;
 
-    if (v->state == VERIFY_DONE)
+    if (v->state == JOB_DONE)
         return v->db_size * N_PHASES;
     return v->phase < 0 ? 0 : v->phase * v->db_size + here;
 }
@@ -302,9 +302,8 @@ void verify_status(const struct verify *v, struct verify_status *st_r)
     *st_r = (struct verify_status){
         .state = v->state,
         .repair = v->repair,
-        .phase = v->state != VERIFY_IDLE && v->phase >= 0
-                     ? phases[v->phase].name
-                     : "",
+        .phase =
+            v->state != JOB_IDLE && v->phase >= 0 ? phases[v->phase].name : "",
         .why = v->why,
         .scanned = scanned(v),
         .total = v->db_size * N_PHASES,

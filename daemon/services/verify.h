@@ -10,20 +10,13 @@
 #include <stdint.h>
 
 #include "base/compiler.h"
+#include "services/job.h"
 
 #define VERIFY_SHOWN 20 /* of what differs */
 
 struct service;
 struct uv_loop_s;
 struct verify;
-
-enum verify_state {
-    VERIFY_IDLE,
-    VERIFY_RUNNING,
-    VERIFY_DONE,
-    VERIFY_STOPPED,
-    VERIFY_FAILED
-};
 
 /* What is compared; verify_part_names has their names. */
 enum verify_part {
@@ -45,7 +38,7 @@ struct verify_count {
 };
 
 struct verify_status {
-    enum verify_state state;
+    enum job_state state;
     bool repair;
     const char *phase;
     const char *why; /* ref: the failure, or what is waited for; or "" */

@@ -17,36 +17,13 @@ static void verify_cmd_start(struct commands *c, struct request *rq,
     request_done(rq);
 }
 
-static const char *state_name(enum verify_state state)
-{
-    static const char *const names[] = {
-        [VERIFY_IDLE] = "idle",     [VERIFY_RUNNING] = "running",
-        [VERIFY_DONE] = "done",     [VERIFY_STOPPED] = "stopped",
-        [VERIFY_FAILED] = "failed",
-    };
-
-    return names[state];
-}
-
-static void put_text(struct buf *b, const char *name, const char *text)
-{
-    resp_bulk_str(b, name);
-    resp_bulk_str(b, text);
-}
-
-static void put_field(struct buf *b, const char *name, int64_t v)
-{
-    resp_bulk_str(b, name);
-    resp_int(b, v);
-}
-
 static void put_part(struct buf *b, const char *part, const char *what,
                      int64_t v)
 {
     char name[64];
 
     snprintf(name, sizeof(name), "%s_%s", part, what);
-    put_field(b, name, v);
+    reply_put_int(b, name, v);
 }
 
 static void verify_cmd_status(struct commands *c, struct request *rq)
@@ -56,20 +33,20 @@ static void verify_cmd_status(struct commands *c, struct request *rq)
 
     verify_status(c->verify, &st);
     resp_map(b, request_proto(rq), 7 + 3 * VERIFY_PARTS + st.n_shown);
-    put_text(b, "state", state_name(st.state));
-    put_text(b, "why", st.why);
-    put_field(b, "repair", st.repair);
-    put_text(b, "phase", st.phase);
-    put_field(b, "scanned", st.scanned);
-    put_field(b, "total", st.total);
-    put_field(b, "unsettled", st.unsettled);
+    reply_put_text(b, "state", job_state_name(st.state));
+    reply_put_text(b, "why", st.why);
+    reply_put_int(b, "repair", st.repair);
+    reply_put_text(b, "phase", st.phase);
+    reply_put_int(b, "scanned", st.scanned);
+    reply_put_int(b, "total", st.total);
+    reply_put_int(b, "unsettled", st.unsettled);
     for (int i = 0; i < VERIFY_PARTS; i++) {
         put_part(b, verify_part_names[i], "looked", st.counts[i].looked);
         put_part(b, verify_part_names[i], "different", st.counts[i].different);
         put_part(b, verify_part_names[i], "mended", st.counts[i].mended);
     }
     for (size_t i = 0; i < st.n_shown; i++)
-        put_text(b, "example", st.shown[i]);
+        reply_put_text(b, "example", st.shown[i]);
     request_done(rq);
 }
 

@@ -32,11 +32,6 @@ struct verify_phase {
     const char *type; /* that keys have */
 };
 
-struct verify_cursor {
-    char text[24];
-    bool open; /* there may be more */
-};
-
 enum verify_item_state {
     ITEM_NEW,
     ITEM_LOOK,  /* PostgreSQL is to be asked */
@@ -66,7 +61,7 @@ struct verify_items {
 struct verify_list {
     char *key;  /* owned; NULL: none */
     char *user; /* owned: whose it is */
-    struct verify_cursor cursor;
+    struct scan_cursor cursor;
     struct rows *rows; /* owned: of the list in PostgreSQL; NULL: none to ask */
     struct buf pos;    /* where these are */
 };
@@ -86,7 +81,7 @@ struct verify_table {
 struct verify {
     struct service *services; /* ref */
     struct timer *timer;      /* owned: the next try */
-    enum verify_state state;
+    enum job_state state;
     bool stopping;
     bool repair;
     int phase;
@@ -102,7 +97,7 @@ struct verify {
     size_t n_shown;
     char why[256];
     struct args args;
-    struct verify_cursor cursor;
+    struct scan_cursor cursor;
     struct args keys; /* that SCAN found */
     int key;          /* the next of them */
     struct verify_list list;

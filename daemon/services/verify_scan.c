@@ -11,37 +11,9 @@
 #include "services/service.h"
 #include "services/verify_internal.h"
 
-#define MARK     "likesync:list:"
-#define UNSYNCED "likesync:unsynced:"
-#define BASE     "likesync:count:"
-#define KEYS     "200" /* of one SCAN */
-#define MEMBERS  "250" /* of one SSCAN, ZSCAN */
+#define BASE "likesync:count:"
 
 static const struct resp_arg none = {NULL, 0};
-
-static void cursor_start(struct verify_cursor *c)
-{
-    snprintf(c->text, sizeof(c->text), "0");
-    c->open = true;
-}
-
-/* From the reply of a SCAN or the like. */
-static void cursor_move(struct verify_cursor *c, const struct redis_value *v)
-{
-    size_t len;
-
-    snprintf(c->text, sizeof(c->text), "%s",
-             redis_value_str(redis_value_at(v, 0), &len));
-    c->open = strcmp(c->text, "0") != 0;
-}
-
-static struct resp_arg value_arg(const struct redis_value *v)
-{
-    struct resp_arg arg;
-
-    arg.data = redis_value_str(v, &arg.len);
-    return arg;
-}
 
 static struct resp_arg text_arg(const char *s)
 {
@@ -52,7 +24,7 @@ void verify_scan_start(struct verify *v)
 {
     args_clear(&v->keys);
     v->key = 0;
-    cursor_start(&v->cursor);
+    scan_start(&v->cursor);
 }
 
 /* ---- keys of edges and owners ---- */
@@ -125,12 +97,12 @@ static void on_keys(void *arg, enum redis_outcome outcome,
 
     if (!verify_answered(v, outcome, value))
         return;
-    cursor_move(&v->cursor, value);
-    v->scanned += strtol(KEYS, NULL, 10);
+    scan_move(&v->cursor, value);
+    v->scanned += strtol(SCAN_KEYS, NULL, 10);
     args_clear(&v->keys);
     v->key = 0;
     for (size_t i = 0; i < redis_value_len(keys); i++) {
-        struct resp_arg key = value_arg(redis_value_at(keys, i));
+        struct resp_arg key = scan_text(redis_value_at(keys, i));
 
         if (has_members(v))
             args_put(&v->keys, key.data, key.len);
@@ -149,7 +121,7 @@ static void put_set_prefix(const struct verify *v, struct buf *b)
                             ? kind->owner_field
                             : kind->member_field;
 
-    buf_puts(b, UNSYNCED);
+    buf_puts(b, LIST_UNSYNCED);
     if (!kind->has_lists)
         buf_printf(b, "%s:%.*s:", kind->name, (int)strcspn(field, "_"), field);
 }
@@ -171,7 +143,7 @@ static void put_pattern(const struct verify *v, struct buf *b)
         buf_printf(b, BASE "%s:*", e->kind->name);
         break;
     case FROM_MARKS:
-        buf_puts(b, MARK);
+        buf_puts(b, LIST_MARK);
         list_key_glob(e->lists, p->side, b);
         break;
     case FROM_UNSYNCED:
@@ -198,7 +170,7 @@ static void scan_keys(struct verify *v)
     args_put_str(&v->args, "MATCH");
     args_put(&v->args, pattern.data, pattern.len);
     args_put_str(&v->args, "COUNT");
-    args_put_str(&v->args, KEYS);
+    args_put_str(&v->args, SCAN_KEYS);
     args_put_str(&v->args, "TYPE");
     args_put_str(&v->args, verify_phase(v)->type);
     buf_free(&pattern);
@@ -245,9 +217,9 @@ static void on_members(void *arg, enum redis_outcome outcome,
     }
     if (!verify_answered(v, outcome, value))
         return;
-    cursor_move(&v->list.cursor, value);
+    scan_move(&v->list.cursor, value);
     for (size_t i = 0; i < redis_value_len(members); i += step) {
-        struct resp_arg other = value_arg(redis_value_at(members, i));
+        struct resp_arg other = scan_text(redis_value_at(members, i));
 
         add_member(v, &other);
     }
@@ -262,7 +234,7 @@ static void scan_members(struct verify *v)
     args_put_str(&v->args, v->list.key);
     args_put_str(&v->args, v->list.cursor.text);
     args_put_str(&v->args, "COUNT");
-    args_put_str(&v->args, MEMBERS);
+    args_put_str(&v->args, SCAN_MEMBERS);
     verify_call(v, on_members);
 }
 
@@ -328,7 +300,7 @@ static void on_pos(void *arg, enum redis_outcome outcome,
     struct verify *v = arg;
     const struct verify_phase *p = verify_phase(v);
     struct verify_list *l = &v->list;
-    struct resp_arg pos = value_arg(value);
+    struct resp_arg pos = scan_text(value);
 
     if (!verify_answered(v, outcome, value))
         return;
@@ -336,7 +308,7 @@ static void on_pos(void *arg, enum redis_outcome outcome,
         l->rows = rows_new(verify_engine(v), p->side, l->user, strlen(l->user));
         l->pos.len = 0;
         buf_putc(&l->pos, 's');
-        cursor_start(&l->cursor);
+        scan_start(&l->cursor);
     } /* one that is not loaded will be, before it is read */
     v->key++;
     verify_next(v);
@@ -364,7 +336,7 @@ static bool find_user(const struct verify *v, struct resp_arg *key_r,
     bool found;
 
     if (p->source == FROM_MARKS)
-        buf_puts(&prefix, MARK);
+        buf_puts(&prefix, LIST_MARK);
     else
         put_set_prefix(v, &prefix);
     found = strip(key_r, buf_cstr(&prefix), "");
@@ -391,7 +363,7 @@ static bool key_begin(struct verify *v)
             return true;
         }
         list_open(v, &name, &user);
-        cursor_start(&v->list.cursor);
+        scan_start(&v->list.cursor);
     }
     v->key++;
     return false;
