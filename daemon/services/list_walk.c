@@ -24,16 +24,12 @@ static void enter(struct list_walk *w);
 
 static void not_a_list(struct list_walk *w)
 {
-    struct buf key = {0};
-    struct resp_arg name;
-    char shown[RESP_SHOW_MAX];
+    struct buf text = {0};
 
-    list_key_put(w->engine->lists, w->side, w->user, w->user_len, &key);
-    name = (struct resp_arg){key.data, key.len};
-    snprintf(w->why, sizeof(w->why),
-             "ERR %s is not a sorted set: run likesyncctl adopt follows",
-             resp_show(&name, shown));
-    buf_free(&key);
+    lists_put_wrong_type(w->engine->lists, w->side, w->user, w->user_len,
+                         &text);
+    snprintf(w->why, sizeof(w->why), "%s", buf_cstr(&text));
+    buf_free(&text);
     w->cb(w->arg, w->why);
 }
 

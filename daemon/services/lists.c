@@ -302,3 +302,15 @@ int lists_load(struct lists *l, enum list_side side, const char *user,
     gauges(l);
     return 0;
 }
+
+void lists_put_wrong_type(const struct list_names *names, enum list_side side,
+                          const char *user, size_t len, struct buf *out)
+{
+    struct buf key = {0};
+    char shown[RESP_SHOW_MAX];
+
+    list_key_put(names, side, user, len, &key);
+    buf_printf(out, "ERR %s is not a sorted set: run likesyncctl adopt follows",
+               resp_show(&(struct resp_arg){key.data, key.len}, shown));
+    buf_free(&key);
+}

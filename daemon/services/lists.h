@@ -35,4 +35,8 @@ MUST_CHECK int lists_load(struct lists *l, enum list_side side,
                           const char *user, size_t len, size_t want,
                           lists_on_there cb, void *arg);
 
+/* Appends the error reply to who needs a list whose key is something else. */
+void lists_put_wrong_type(const struct list_names *names, enum list_side side,
+                          const char *user, size_t len, struct buf *out);
+
 #endif

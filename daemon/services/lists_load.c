@@ -81,10 +81,8 @@ static const char *refused(struct load *l, const char *text)
         return redis_odd;
     }
     l->text.len = 0;
-    buf_puts(&l->text, "ERR ");
-    list_key_put(l->loader->engine->lists, l->side, l->user.data, l->user.len,
-                 &l->text);
-    buf_puts(&l->text, " is not a sorted set: run likesyncctl adopt follows");
+    lists_put_wrong_type(l->loader->engine->lists, l->side, l->user.data,
+                         l->user.len, &l->text);
     return buf_cstr(&l->text);
 }
 
