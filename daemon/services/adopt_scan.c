@@ -89,7 +89,7 @@ static void on_keys(void *arg, enum redis_outcome outcome,
         return;
     keys = redis_value_at(v, 1);
     scan_move(&a->cursor, v);
-    a->scanned += strtol(SCAN_KEYS, NULL, 10);
+    a->scanned += SCAN_KEYS;
     if (phase(a)->what == ADOPT_HASHES) {
         a->counts.keys += (int64_t)redis_value_len(keys);
         put_hash_keys(a, keys);
@@ -128,7 +128,7 @@ static void scan_keys(struct adopt *a)
     args_put_str(&a->args, "MATCH");
     args_put(&a->args, pattern.data, pattern.len);
     args_put_str(&a->args, "COUNT");
-    args_put_str(&a->args, SCAN_KEYS);
+    args_put_i64(&a->args, SCAN_KEYS);
     args_put_str(&a->args, "TYPE");
     args_put_str(&a->args, phase(a)->type);
     buf_free(&pattern);
@@ -214,7 +214,7 @@ static void scan_members(struct adopt *a)
     put_arg(&a->args, &a->list.key);
     args_put_str(&a->args, a->list.cursor.text);
     args_put_str(&a->args, "COUNT");
-    args_put_str(&a->args, SCAN_MEMBERS);
+    args_put_i64(&a->args, SCAN_MEMBERS);
     adopt_call(a, on_members);
 }
 

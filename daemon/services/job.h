@@ -14,8 +14,8 @@ enum job_state { JOB_IDLE, JOB_RUNNING, JOB_DONE, JOB_STOPPED, JOB_FAILED };
 /* For a STATUS. */
 const char *job_state_name(enum job_state state);
 
-#define SCAN_KEYS    "200" /* of one SCAN */
-#define SCAN_MEMBERS "250" /* of one SSCAN, ZSCAN */
+#define SCAN_KEYS    200 /* of one SCAN */
+#define SCAN_MEMBERS 250 /* of one SSCAN, ZSCAN */
 
 struct scan_cursor {
     char text[24];

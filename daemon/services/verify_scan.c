@@ -98,7 +98,7 @@ static void on_keys(void *arg, enum redis_outcome outcome,
     if (!verify_answered(v, outcome, value))
         return;
     scan_move(&v->cursor, value);
-    v->scanned += strtol(SCAN_KEYS, NULL, 10);
+    v->scanned += SCAN_KEYS;
     args_clear(&v->keys);
     v->key = 0;
     for (size_t i = 0; i < redis_value_len(keys); i++) {
@@ -170,7 +170,7 @@ static void scan_keys(struct verify *v)
     args_put_str(&v->args, "MATCH");
     args_put(&v->args, pattern.data, pattern.len);
     args_put_str(&v->args, "COUNT");
-    args_put_str(&v->args, SCAN_KEYS);
+    args_put_i64(&v->args, SCAN_KEYS);
     args_put_str(&v->args, "TYPE");
     args_put_str(&v->args, verify_phase(v)->type);
     buf_free(&pattern);
@@ -234,7 +234,7 @@ static void scan_members(struct verify *v)
     args_put_str(&v->args, v->list.key);
     args_put_str(&v->args, v->list.cursor.text);
     args_put_str(&v->args, "COUNT");
-    args_put_str(&v->args, SCAN_MEMBERS);
+    args_put_i64(&v->args, SCAN_MEMBERS);
     verify_call(v, on_members);
 }
 
