@@ -71,20 +71,10 @@ struct adopt_list {
 struct adopt {
     struct service *services; /* ref */
     struct service *service;  /* ref: that of the kind */
-    struct timer *timer;      /* owned: the next try */
-    enum job_state state;
-    bool stopping;
+    struct job job;
     const struct adopt_phase *phases; /* ref */
-    int n_phases;
-    int phase;
-    uint64_t reconnects; /* of Redis, when the phase began */
-    uint64_t away_ms;    /* since when Redis fails; 0: it does not */
-    int64_t db_size;
-    int64_t scanned; /* in this phase */
     struct adopt_counts counts;
-    char why[256];
     char example[384];
-    struct args args;
     struct args keys; /* that SCAN found: texts */
     int key;          /* the next of them */
     struct scan_cursor cursor;
@@ -94,22 +84,9 @@ struct adopt {
 
 /* ---- adopt.c ---- */
 
-/* The next step; once each, when one is over. */
-void adopt_next(struct adopt *a);
-/* The same after a pause, since a backend is away or something comes later. */
-void adopt_later(struct adopt *a, unsigned ms);
-void adopt_wait_redis(struct adopt *a, const char *why);
-void adopt_wait_postgres(struct adopt *a, const char *why);
 /* Counts a key or an edge, and keeps the first as the example. */
 void adopt_refuse(struct adopt *a, const struct resp_arg *key, const char *fmt,
                   ...) PRINTF_LIKE(3, 4);
-/* Sends a->args; what cannot be sent is tried again (adopt_next). */
-void adopt_call(struct adopt *a, redis_on_reply cb);
-void adopt_script(struct adopt *a, enum script_id id, redis_on_reply cb);
-/* Whether the reply can be used. If not, it has been seen to: the job waits and
- * makes the step again, or has failed. */
-MUST_CHECK bool adopt_answered(struct adopt *a, enum redis_outcome outcome,
-                               const struct redis_value *v);
 
 /* ---- adopt_scan.c ---- */
 

@@ -78,8 +78,8 @@ static void put_pair(struct adopt *a, const struct adopt_pair *pair)
 {
     const char *ids = a->pairs.ids.data;
 
-    args_put(&a->args, ids + pair->owner_at, pair->owner_len);
-    args_put(&a->args, ids + pair->member_at, pair->member_len);
+    args_put(&a->job.args, ids + pair->owner_at, pair->owner_len);
+    args_put(&a->job.args, ids + pair->member_at, pair->member_len);
 }
 
 /* Drops the settled ones of those sent: `left` of them stay, at the front. */
@@ -119,7 +119,7 @@ static void on_list(void *arg, enum redis_outcome outcome,
 {
     struct adopt *a = arg;
 
-    if (!adopt_answered(a, outcome, v))
+    if (!job_answered(&a->job, outcome, v))
         return;
     for (size_t i = 0; i < a->pairs.sent; i++)
         settle(a, &a->list.key, redis_value_at(v, i));
@@ -127,29 +127,29 @@ static void on_list(void *arg, enum redis_outcome outcome,
         a->list.unmarked = false;
     drop_settled(&a->pairs, 0);
     fault_point("adopt_list");
-    adopt_next(a);
+    job_next(&a->job);
 }
 
 /* Pairs of one list; with its last ones, that all has been seen of it. */
 static bool list_next(struct adopt *a)
 {
     const struct adopt_list *l = &a->list;
-    bool staged = a->phases[a->phase].what == ADOPT_STAGED;
+    bool staged = a->phases[a->job.phase].what == ADOPT_STAGED;
     size_t n = take_some(&a->pairs);
     bool marks =
         l->unmarked && !l->cursor.open && n == a->pairs.n && !l->refused;
 
     if (n == 0 && !marks)
         return false;
-    args_clear(&a->args);
-    args_put_i64(&a->args, l->side);
-    args_put(&a->args, l->key.data, staged ? l->key.len : 0);
-    args_put(&a->args, l->key.data, marks ? l->key.len : 0);
+    args_clear(&a->job.args);
+    args_put_i64(&a->job.args, l->side);
+    args_put(&a->job.args, l->key.data, staged ? l->key.len : 0);
+    args_put(&a->job.args, l->key.data, marks ? l->key.len : 0);
     for (size_t i = 0; i < n; i++) {
         put_pair(a, &a->pairs.items[i]);
-        args_put_i64(&a->args, a->pairs.items[i].time_us);
+        args_put_i64(&a->job.args, a->pairs.items[i].time_us);
     }
-    adopt_script(a, SCRIPT_ADOPT_LIST, on_list);
+    job_script(&a->job, SCRIPT_ADOPT_LIST, on_list);
     return true;
 }
 
@@ -170,9 +170,9 @@ static void on_row(void *arg, const struct lookup_state *state)
     if (--p->lookups > 0)
         return;
     if (p->lookup_bad)
-        adopt_wait_postgres(a, "PostgreSQL did not answer");
+        job_wait_on(&a->job, "PostgreSQL did not answer");
     else
-        adopt_next(a);
+        job_next(&a->job);
 }
 
 /* Whether there was anything to look up. */
@@ -200,7 +200,7 @@ static bool look_up(struct adopt *a, size_t n)
     if (rc != 0)
         p->lookup_bad = true; /* of those under way, the last one waits */
     if (rc != 0 && p->lookups == 0)
-        adopt_wait_postgres(a, "PostgreSQL is away");
+        job_wait_on(&a->job, "PostgreSQL is away");
     return any;
 }
 
@@ -241,7 +241,7 @@ static void on_hashes(void *arg, enum redis_outcome outcome,
     bool asks = false;
     size_t left = 0;
 
-    if (!adopt_answered(a, outcome, v))
+    if (!job_answered(&a->job, outcome, v))
         return;
     for (size_t i = 0; i < p->sent; i++) {
         struct adopt_pair *pair = &p->items[i];
@@ -255,9 +255,9 @@ static void on_hashes(void *arg, enum redis_outcome outcome,
     drop_settled(p, left);
     fault_point("adopt_hashes");
     if (left > 0 && !asks)
-        adopt_later(a, YOUNG_MS);
+        job_later(&a->job, YOUNG_MS);
     else
-        adopt_next(a);
+        job_next(&a->job);
 }
 
 static bool hashes_next(struct adopt *a)
@@ -268,23 +268,24 @@ static bool hashes_next(struct adopt *a)
         return false;
     if (look_up(a, n))
         return true;
-    args_clear(&a->args);
-    args_put_i64(&a->args, a->service->engine.options->cache_ttl_s);
+    args_clear(&a->job.args);
+    args_put_i64(&a->job.args, a->service->engine.options->cache_ttl_s);
     for (size_t i = 0; i < n; i++) {
         const struct adopt_pair *pair = &a->pairs.items[i];
 
         put_pair(a, pair);
-        args_put_i64(&a->args, pair->state == PAIR_LOOKED ? pair->seen_us : 0);
-        args_put_i64(&a->args, pair->row.status);
-        args_put_i64(&a->args, pair->row.mtime_us);
-        args_put_i64(&a->args, pair->row.ctime_us);
+        args_put_i64(&a->job.args,
+                     pair->state == PAIR_LOOKED ? pair->seen_us : 0);
+        args_put_i64(&a->job.args, pair->row.status);
+        args_put_i64(&a->job.args, pair->row.mtime_us);
+        args_put_i64(&a->job.args, pair->row.ctime_us);
     }
-    adopt_script(a, SCRIPT_ADOPT_HASHES, on_hashes);
+    job_script(&a->job, SCRIPT_ADOPT_HASHES, on_hashes);
     return true;
 }
 
 bool adopt_pairs_next(struct adopt *a)
 {
-    return a->phases[a->phase].what == ADOPT_HASHES ? hashes_next(a)
-                                                    : list_next(a);
+    return a->phases[a->job.phase].what == ADOPT_HASHES ? hashes_next(a)
+                                                        : list_next(a);
 }

@@ -21,7 +21,7 @@
 
 static const struct adopt_phase *phase(const struct adopt *a)
 {
-    return &a->phases[a->phase];
+    return &a->phases[a->job.phase];
 }
 
 static void put_arg(struct args *args, const struct resp_arg *arg)
@@ -85,18 +85,18 @@ static void on_keys(void *arg, enum redis_outcome outcome,
     struct adopt *a = arg;
     const struct redis_value *keys;
 
-    if (!adopt_answered(a, outcome, v))
+    if (!job_answered(&a->job, outcome, v))
         return;
     keys = redis_value_at(v, 1);
     scan_move(&a->cursor, v);
-    a->scanned += SCAN_KEYS;
+    a->job.scanned += SCAN_KEYS;
     if (phase(a)->what == ADOPT_HASHES) {
         a->counts.keys += (int64_t)redis_value_len(keys);
         put_hash_keys(a, keys);
     } else {
         put_keys(a, keys);
     }
-    adopt_next(a);
+    job_next(&a->job);
 }
 
 static void put_pattern(const struct adopt *a, struct buf *b)
@@ -122,17 +122,17 @@ static void scan_keys(struct adopt *a)
     struct buf pattern = {0};
 
     put_pattern(a, &pattern);
-    args_clear(&a->args);
-    args_put_str(&a->args, "SCAN");
-    args_put_str(&a->args, a->cursor.text);
-    args_put_str(&a->args, "MATCH");
-    args_put(&a->args, pattern.data, pattern.len);
-    args_put_str(&a->args, "COUNT");
-    args_put_i64(&a->args, SCAN_KEYS);
-    args_put_str(&a->args, "TYPE");
-    args_put_str(&a->args, phase(a)->type);
+    args_clear(&a->job.args);
+    args_put_str(&a->job.args, "SCAN");
+    args_put_str(&a->job.args, a->cursor.text);
+    args_put_str(&a->job.args, "MATCH");
+    args_put(&a->job.args, pattern.data, pattern.len);
+    args_put_str(&a->job.args, "COUNT");
+    args_put_i64(&a->job.args, SCAN_KEYS);
+    args_put_str(&a->job.args, "TYPE");
+    args_put_str(&a->job.args, phase(a)->type);
     buf_free(&pattern);
-    adopt_call(a, on_keys);
+    job_call(&a->job, on_keys);
 }
 
 /* ---- members of a list ---- */
@@ -191,7 +191,7 @@ static bool is_list(struct adopt *a, enum redis_outcome outcome,
         return true;
     adopt_refuse(a, &a->list.key, "%s", redis_value_str(v, &len));
     a->list.cursor.open = false;
-    adopt_next(a);
+    job_next(&a->job);
     return false;
 }
 
@@ -200,22 +200,23 @@ static void on_members(void *arg, enum redis_outcome outcome,
 {
     struct adopt *a = arg;
 
-    if (!is_list(a, outcome, v) || !adopt_answered(a, outcome, v))
+    if (!is_list(a, outcome, v) || !job_answered(&a->job, outcome, v))
         return;
     scan_move(&a->list.cursor, v);
     add_members(a, redis_value_at(v, 1));
-    adopt_next(a);
+    job_next(&a->job);
 }
 
 static void scan_members(struct adopt *a)
 {
-    args_clear(&a->args);
-    args_put_str(&a->args, phase(a)->what == ADOPT_LISTS ? "ZSCAN" : "SSCAN");
-    put_arg(&a->args, &a->list.key);
-    args_put_str(&a->args, a->list.cursor.text);
-    args_put_str(&a->args, "COUNT");
-    args_put_i64(&a->args, SCAN_MEMBERS);
-    adopt_call(a, on_members);
+    args_clear(&a->job.args);
+    args_put_str(&a->job.args,
+                 phase(a)->what == ADOPT_LISTS ? "ZSCAN" : "SSCAN");
+    put_arg(&a->job.args, &a->list.key);
+    args_put_str(&a->job.args, a->list.cursor.text);
+    args_put_str(&a->job.args, "COUNT");
+    args_put_i64(&a->job.args, SCAN_MEMBERS);
+    job_call(&a->job, on_members);
 }
 
 /* ---- one key ---- */
@@ -237,10 +238,10 @@ static void on_renamed(void *arg, enum redis_outcome outcome,
     struct adopt *a = arg;
 
     /* An error: it has gone since. */
-    if (outcome != REDIS_ERROR && !adopt_answered(a, outcome, v))
+    if (outcome != REDIS_ERROR && !job_answered(&a->job, outcome, v))
         return;
     a->key++;
-    adopt_next(a);
+    job_next(&a->job);
 }
 
 static void rename_set(struct adopt *a)
@@ -250,12 +251,12 @@ static void rename_set(struct adopt *a)
 
     buf_printf(&name, STAGED "%" PRId64 ":", clock_realtime_us());
     buf_append(&name, key->data, key->len);
-    args_clear(&a->args);
-    args_put_str(&a->args, "RENAMENX");
-    put_arg(&a->args, key);
-    args_put(&a->args, name.data, name.len);
+    args_clear(&a->job.args);
+    args_put_str(&a->job.args, "RENAMENX");
+    put_arg(&a->job.args, key);
+    args_put(&a->job.args, name.data, name.len);
     buf_free(&name);
-    adopt_call(a, on_renamed);
+    job_call(&a->job, on_renamed);
 }
 
 static void list_start(struct adopt *a, bool needed)
@@ -265,7 +266,7 @@ static void list_start(struct adopt *a, bool needed)
         scan_start(&a->list.cursor);
         a->list.unmarked = true;
     }
-    adopt_next(a);
+    job_next(&a->job);
 }
 
 static void on_card(void *arg, enum redis_outcome outcome,
@@ -275,16 +276,16 @@ static void on_card(void *arg, enum redis_outcome outcome,
 
     if (outcome == REDIS_ERROR) /* no list any more: ZSCAN will say so */
         list_start(a, true);
-    else if (adopt_answered(a, outcome, v))
+    else if (job_answered(&a->job, outcome, v))
         list_start(a, redis_value_int(v) > a->list.ours);
 }
 
 static void ask_card(struct adopt *a)
 {
-    args_clear(&a->args);
-    args_put_str(&a->args, "ZCARD");
-    put_arg(&a->args, &a->list.key);
-    adopt_call(a, on_card);
+    args_clear(&a->job.args);
+    args_put_str(&a->job.args, "ZCARD");
+    put_arg(&a->job.args, &a->list.key);
+    job_call(&a->job, on_card);
 }
 
 static void on_mark(void *arg, enum redis_outcome outcome,
@@ -292,7 +293,7 @@ static void on_mark(void *arg, enum redis_outcome outcome,
 {
     struct adopt *a = arg;
 
-    if (!adopt_answered(a, outcome, v))
+    if (!job_answered(&a->job, outcome, v))
         return;
     a->list.ours = redis_value_int(redis_value_at(v, 1));
     if (redis_value_int(redis_value_at(v, 0)) == 1)
@@ -308,13 +309,13 @@ static void ask_mark(struct adopt *a)
 
     buf_puts(&mark, LIST_MARK);
     buf_append(&mark, a->list.key.data, a->list.key.len);
-    args_clear(&a->args);
-    args_put_str(&a->args, "HMGET");
-    args_put(&a->args, mark.data, mark.len);
-    args_put_str(&a->args, "own");
-    args_put_str(&a->args, "n");
+    args_clear(&a->job.args);
+    args_put_str(&a->job.args, "HMGET");
+    args_put(&a->job.args, mark.data, mark.len);
+    args_put_str(&a->job.args, "own");
+    args_put_str(&a->job.args, "n");
     buf_free(&mark);
-    adopt_call(a, on_mark);
+    job_call(&a->job, on_mark);
 }
 
 /* The parts of a staged set's name. */

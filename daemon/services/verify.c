@@ -13,15 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "adapters/timer.h"
-#include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "services/service.h"
 #include "services/verify_internal.h"
-
-#define RETRY_MS 200
-#define AWAY_MS  60000
 
 const char *const verify_part_names[VERIFY_PARTS] = {
     [VERIFY_COUNTS] = "counts", [VERIFY_COUNTERS] = "counters",
@@ -54,7 +49,7 @@ static const struct verify_phase phases[] = {
 
 const struct verify_phase *verify_phase(const struct verify *v)
 {
-    return &phases[v->phase];
+    return &phases[v->job.phase];
 }
 
 struct service *verify_service(const struct verify *v)
@@ -84,155 +79,52 @@ static int64_t sum_different(const struct verify *v)
     return n;
 }
 
-static void finish(struct verify *v, enum job_state state)
+/* ---- the job ---- */
+
+static void on_end(void *arg)
 {
-    v->state = state;
-    v->stopping = false;
+    struct verify *v = arg;
+    const struct job *j = &v->job;
+
     release(v);
     log_info("verify", "%s: %lld differ, %lld never stayed the same",
-             state == JOB_DONE      ? "done"
-             : state == JOB_STOPPED ? "stopped"
-                                    : v->why,
+             j->state == JOB_FAILED ? j->why : job_state_name(j->state),
              (long long)sum_different(v), (long long)v->unsettled);
 }
 
-void verify_later(struct verify *v, unsigned ms)
+static const struct engine *engine(void *arg)
 {
-    timer_start(v->timer, ms, 0);
+    const struct verify *v = arg;
+
+    return v->job.phase < 0 ? &v->services[0].engine : verify_engine(v);
 }
 
-void verify_fail(struct verify *v, const char *why)
+static void phase_start(void *arg)
 {
-    snprintf(v->why, sizeof(v->why), "%s", why);
-    finish(v, JOB_FAILED);
-}
+    struct verify *v = arg;
 
-void verify_wait(struct verify *v, const char *why)
-{
-    uint64_t now = clock_monotonic_ms();
-
-    if (v->away_ms == 0)
-        v->away_ms = now;
-    if (now - v->away_ms > AWAY_MS) {
-        verify_fail(v, why);
-        return;
-    }
-    snprintf(v->why, sizeof(v->why), "%s", why);
-    verify_later(v, RETRY_MS);
-}
-
-/* ---- Redis ---- */
-
-static void sent(struct verify *v, int rc)
-{
-    if (rc != 0)
-        verify_wait(v, rc == REDIS_BUSY ? "Redis has too much to do"
-                                        : "Redis is away");
-}
-
-void verify_call(struct verify *v, redis_on_reply cb)
-{
-    sent(v, args_call(&v->args, verify_engine(v), cb, v));
-}
-
-void verify_script(struct verify *v, enum script_id id, redis_on_reply cb)
-{
-    sent(v, args_send(&v->args, verify_engine(v), id, cb, v));
-}
-
-bool verify_answered(struct verify *v, enum redis_outcome outcome,
-                     const struct redis_value *value)
-{
-    size_t len;
-
-    switch (outcome) {
-    case REDIS_OK:
-        v->away_ms = 0;
-        v->why[0] = '\0';
-        return true;
-    case REDIS_ERROR:
-        verify_fail(v, redis_value_str(value, &len));
-        return false;
-    case REDIS_FULL:
-        verify_wait(v, redis_value_str(value, &len));
-        return false;
-    default:
-        verify_wait(v, "Redis did not answer");
-        return false;
-    }
-}
-
-/* ---- steps ---- */
-
-static void phase_start(struct verify *v, int phase)
-{
     release(v);
-    v->phase = phase;
-    v->reconnects = redis_reconnects(verify_engine(v)->redis);
-    v->scanned = 0;
-    if (phases[phase].source == FROM_TABLES)
+    if (verify_phase(v)->source == FROM_TABLES)
         verify_counts_start(v);
     else
         verify_scan_start(v);
 }
 
-static void on_size(void *arg, enum redis_outcome outcome,
-                    const struct redis_value *value)
+static bool phase_next(void *arg)
 {
     struct verify *v = arg;
 
-    if (!verify_answered(v, outcome, value))
-        return;
-    v->db_size = redis_value_int(value);
-    phase_start(v, 0);
-    verify_next(v);
-}
-
-static void ask_size(struct verify *v)
-{
-    args_clear(&v->args);
-    args_put_str(&v->args, "DBSIZE");
-    sent(v, args_call(&v->args, &v->services[0].engine, on_size, v));
-}
-
-static bool phase_next(struct verify *v)
-{
-    if (phases[v->phase].source == FROM_TABLES)
+    if (verify_phase(v)->source == FROM_TABLES)
         return verify_counts_next(v);
     return verify_items_next(v) || verify_scan_next(v) || verify_items_again(v);
 }
 
-void verify_next(struct verify *v)
-{
-    const struct engine *e = &v->services[0].engine;
-
-    if (v->stopping) {
-        finish(v, JOB_STOPPED);
-        return;
-    }
-    if (!e->open || !e->redis) {
-        verify_wait(v, "Redis is away");
-        return;
-    }
-    if (v->phase < 0) {
-        ask_size(v);
-        return;
-    }
-    if (redis_reconnects(e->redis) != v->reconnects)
-        phase_start(v, v->phase);
-    while (!phase_next(v)) {
-        if (v->phase + 1 == N_PHASES) {
-            finish(v, JOB_DONE);
-            return;
-        }
-        phase_start(v, v->phase + 1);
-    }
-}
-
-static void on_timer(void *arg)
-{
-    verify_next(arg);
-}
+static const struct job_kind kind_verify = {
+    .engine = engine,
+    .phase_start = phase_start,
+    .phase_next = phase_next,
+    .on_end = on_end,
+};
 
 /* ---- its owner ---- */
 
@@ -241,7 +133,7 @@ struct verify *verify_new(struct service *services, struct uv_loop_s *loop)
     struct verify *v = mem_zalloc(sizeof(*v));
 
     v->services = services;
-    v->timer = timer_new(loop, on_timer, v);
+    job_init(&v->job, loop, &kind_verify, v);
     return v;
 }
 
@@ -249,12 +141,11 @@ void verify_free(struct verify *v)
 {
     if (!v)
         return;
-    timer_free(v->timer);
+    job_deinit(&v->job);
     release(v);
     verify_found_clear(v);
     free(v->now.items);
     free(v->later.items);
-    args_free(&v->args);
     args_free(&v->keys);
     buf_free(&v->ids);
     buf_free(&v->list.pos);
@@ -266,47 +157,32 @@ void verify_free(struct verify *v)
 
 int verify_start(struct verify *v, bool repair)
 {
-    if (v->state == JOB_RUNNING)
+    if (v->job.state == JOB_RUNNING)
         return VERIFY_BUSY;
-    v->state = JOB_RUNNING;
     v->repair = repair;
-    v->phase = -1;
-    v->away_ms = 0;
-    v->db_size = 0;
-    v->scanned = 0;
     memset(v->counts, 0, sizeof(v->counts));
     v->unsettled = 0;
-    v->why[0] = '\0';
     verify_found_clear(v);
-    verify_later(v, 0);
+    job_start(&v->job, N_PHASES);
     return 0;
 }
 
 void verify_stop(struct verify *v)
 {
-    if (v->state == JOB_RUNNING)
-        v->stopping = true;
-}
-
-static int64_t scanned(const struct verify *v)
-{
-    int64_t here = v->scanned < v->db_size ? v->scanned : v->db_size;
-
-    if (v->state == JOB_DONE)
-        return v->db_size * N_PHASES;
-    return v->phase < 0 ? 0 : v->phase * v->db_size + here;
+    job_stop(&v->job);
 }
 
 void verify_status(const struct verify *v, struct verify_status *st_r)
 {
     *st_r = (struct verify_status){
-        .state = v->state,
+        .state = v->job.state,
         .repair = v->repair,
-        .phase =
-            v->state != JOB_IDLE && v->phase >= 0 ? phases[v->phase].name : "",
-        .why = v->why,
-        .scanned = scanned(v),
-        .total = v->db_size * N_PHASES,
+        .phase = v->job.state != JOB_IDLE && v->job.phase >= 0
+                     ? phases[v->job.phase].name
+                     : "",
+        .why = v->job.why,
+        .scanned = job_scanned(&v->job),
+        .total = job_total(&v->job),
         .unsettled = v->unsettled,
         .shown = v->shown,
         .n_shown = v->n_shown,

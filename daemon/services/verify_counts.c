@@ -201,13 +201,13 @@ static void step_failed(struct verify *v, enum pg_outcome outcome,
 {
     if (outcome == PG_FAILED && pg_result_sqlstate(r)[0] == '4' &&
         pg_result_sqlstate(r)[1] == '2') {
-        verify_fail(v, pg_result_message(r)); /* it is not allowed to */
+        job_fail(&v->job, pg_result_message(r)); /* it is not allowed to */
         return;
     }
     if (outcome != PG_AWAY && v->table.step > 1)
         v->table.step /= 2;
-    verify_wait(v, outcome == PG_FAILED ? pg_result_message(r)
-                                        : "PostgreSQL did not answer");
+    job_wait(&v->job, outcome == PG_FAILED ? pg_result_message(r)
+                                           : "PostgreSQL did not answer");
 }
 
 static void submit(struct verify *v, int n_stmts, bool transaction,
@@ -223,7 +223,7 @@ static void submit(struct verify *v, int n_stmts, bool transaction,
     };
 
     if (pg_submit(verify_engine(v)->pg, PG_LANE_WRITE, &job) != 0)
-        verify_wait(v, "PostgreSQL is away");
+        job_wait(&v->job, "PostgreSQL is away");
 }
 
 /* ---- mending ---- */
@@ -237,10 +237,10 @@ static void on_mended(void *arg, enum pg_outcome outcome,
         step_failed(v, outcome, r);
         return;
     }
-    v->away_ms = 0;
+    v->job.away_ms = 0;
     v->counts[VERIFY_COUNTS].mended += (int64_t)v->table.n;
     v->table.n = 0;
-    verify_next(v);
+    job_next(&v->job);
 }
 
 static void mend(struct verify *v)
@@ -332,8 +332,8 @@ static void on_rows(void *arg, enum pg_outcome outcome,
         step_failed(v, outcome, r);
         return;
     }
-    v->away_ms = 0;
-    v->why[0] = '\0';
+    v->job.away_ms = 0;
+    v->job.why[0] = '\0';
     n = pg_result_rows(r, 0);
     read_rows(v, r, n);
     v->counts[VERIFY_COUNTS].looked += n;
@@ -343,7 +343,7 @@ static void on_rows(void *arg, enum pg_outcome outcome,
         t->last.len = 0;
         buf_append(&t->last, last, (size_t)len);
     }
-    verify_next(v);
+    job_next(&v->job);
 }
 
 static void compare(struct verify *v)

@@ -80,23 +80,14 @@ struct verify_table {
 
 struct verify {
     struct service *services; /* ref */
-    struct timer *timer;      /* owned: the next try */
-    enum job_state state;
-    bool stopping;
+    struct job job;
     bool repair;
-    int phase;
-    uint64_t reconnects; /* of Redis, when the phase began */
-    uint64_t away_ms;    /* since when a backend fails; 0: it does not */
-    int64_t db_size;
-    int64_t scanned; /* in this phase */
     struct verify_count counts[VERIFY_PARTS];
     int64_t unsettled;
     struct map seen;                 /* texts of what was found */
     struct verify_finding *found;    /* owned: they */
     const char *shown[VERIFY_SHOWN]; /* refs: the first of them */
     size_t n_shown;
-    char why[256];
-    struct args args;
     struct scan_cursor cursor;
     struct args keys; /* that SCAN found */
     int key;          /* the next of them */
@@ -114,19 +105,6 @@ struct verify {
 
 /* ---- verify.c ---- */
 
-/* The next step; once each, when one is over. */
-void verify_next(struct verify *v);
-/* The same after a pause. */
-void verify_later(struct verify *v, unsigned ms);
-/* A backend is away: the step is made again, but not for ever. */
-void verify_wait(struct verify *v, const char *why);
-void verify_fail(struct verify *v, const char *why);
-/* Sends v->args; what cannot be sent is tried again (verify_next). */
-void verify_call(struct verify *v, redis_on_reply cb);
-void verify_script(struct verify *v, enum script_id id, redis_on_reply cb);
-/* Whether the reply can be used. If not, it has been seen to. */
-MUST_CHECK bool verify_answered(struct verify *v, enum redis_outcome outcome,
-                                const struct redis_value *value);
 const struct verify_phase *verify_phase(const struct verify *v);
 struct service *verify_service(const struct verify *v);
 /* Of a phase's kind. */

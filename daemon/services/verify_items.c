@@ -152,7 +152,7 @@ static void on_compared(void *arg, enum redis_outcome outcome,
     struct verify_items *l = &v->now;
     size_t left = 0;
 
-    if (!verify_answered(v, outcome, value))
+    if (!job_answered(&v->job, outcome, value))
         return;
     for (size_t i = 0; i < v->sent; i++) {
         struct verify_item it = l->items[i];
@@ -165,7 +165,7 @@ static void on_compared(void *arg, enum redis_outcome outcome,
     memmove(l->items + left, l->items + v->sent,
             (l->n - v->sent) * sizeof(*l->items));
     l->n -= v->sent - left;
-    verify_next(v);
+    job_next(&v->job);
 }
 
 /* ---- asking a script ---- */
@@ -188,20 +188,20 @@ static void put_item(struct verify *v, const struct verify_item *it,
 {
     int64_t seen_us = it->state == ITEM_LOOKED ? it->seen_us : 0;
 
-    args_put_str(&v->args, it->owner);
+    args_put_str(&v->job.args, it->owner);
     if (it->member)
-        args_put_str(&v->args, it->member);
-    args_put_str(&v->args, it->mark ? it->mark : "");
+        args_put_str(&v->job.args, it->member);
+    args_put_str(&v->job.args, it->mark ? it->mark : "");
     if (id == SCRIPT_VERIFY_COUNTERS)
         return;
-    args_put_i64(&v->args, seen_us);
+    args_put_i64(&v->job.args, seen_us);
     if (id == SCRIPT_VERIFY_BASES) {
-        args_put_i64(&v->args, it->count);
+        args_put_i64(&v->job.args, it->count);
         return;
     }
-    args_put_i64(&v->args, it->row.status);
-    args_put_i64(&v->args, it->row.mtime_us);
-    args_put_i64(&v->args, it->row.ctime_us);
+    args_put_i64(&v->job.args, it->row.status);
+    args_put_i64(&v->job.args, it->row.mtime_us);
+    args_put_i64(&v->job.args, it->row.ctime_us);
 }
 
 static void compare(struct verify *v)
@@ -209,12 +209,12 @@ static void compare(struct verify *v)
     const struct engine *e = verify_engine(v);
     enum script_id id = script_of(verify_phase(v)->source);
 
-    args_clear(&v->args);
-    args_put_i64(&v->args, v->repair);
-    args_put_i64(&v->args, e->options->follow_idle_ttl_s);
+    args_clear(&v->job.args);
+    args_put_i64(&v->job.args, v->repair);
+    args_put_i64(&v->job.args, e->options->follow_idle_ttl_s);
     for (size_t i = 0; i < v->sent; i++)
         put_item(v, &v->now.items[i], id);
-    verify_script(v, id, on_compared);
+    job_script(&v->job, id, on_compared);
 }
 
 /* ---- asking PostgreSQL ---- */
@@ -222,11 +222,11 @@ static void compare(struct verify *v)
 static void looked(struct verify *v)
 {
     if (v->lookup_bad) {
-        verify_wait(v, "PostgreSQL did not answer");
+        job_wait(&v->job, "PostgreSQL did not answer");
         return;
     }
-    v->away_ms = 0;
-    verify_next(v);
+    v->job.away_ms = 0;
+    job_next(&v->job);
 }
 
 static void on_row(void *arg, const struct lookup_state *state)
@@ -262,7 +262,7 @@ static void look_up_pairs(struct verify *v)
     if (rc != 0)
         v->lookup_bad = true; /* of those under way, the last one waits */
     if (v->lookups == 0)
-        verify_wait(v, "PostgreSQL is away");
+        job_wait(&v->job, "PostgreSQL is away");
 }
 
 static void on_totals(void *arg, enum pg_outcome outcome,
@@ -307,7 +307,7 @@ static void look_up_totals(struct verify *v)
                                  (int)v->ids.len};
     v->stmt = (struct pg_stmt){e->kind->sql_totals, &v->param, 1};
     if (pg_submit(e->pg, PG_LANE_LOOKUP, &job) != 0)
-        verify_wait(v, "PostgreSQL is away");
+        job_wait(&v->job, "PostgreSQL is away");
 }
 
 static bool look_up(struct verify *v)
@@ -357,6 +357,6 @@ bool verify_items_again(struct verify *v)
         return false;
     v->now = v->later; /* there is nothing in it */
     v->later = empty;
-    verify_later(v, later_ms(v));
+    job_later(&v->job, later_ms(v));
     return true;
 }

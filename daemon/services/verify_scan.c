@@ -95,10 +95,10 @@ static void on_keys(void *arg, enum redis_outcome outcome,
     struct verify *v = arg;
     const struct redis_value *keys = redis_value_at(value, 1);
 
-    if (!verify_answered(v, outcome, value))
+    if (!job_answered(&v->job, outcome, value))
         return;
     scan_move(&v->cursor, value);
-    v->scanned += SCAN_KEYS;
+    v->job.scanned += SCAN_KEYS;
     args_clear(&v->keys);
     v->key = 0;
     for (size_t i = 0; i < redis_value_len(keys); i++) {
@@ -109,7 +109,7 @@ static void on_keys(void *arg, enum redis_outcome outcome,
         else
             add_key(v, key);
     }
-    verify_next(v);
+    job_next(&v->job);
 }
 
 /* What the names of a phase's sets have in front. A kind without lists has sets
@@ -164,17 +164,17 @@ static void scan_keys(struct verify *v)
     struct buf pattern = {0};
 
     put_pattern(v, &pattern);
-    args_clear(&v->args);
-    args_put_str(&v->args, "SCAN");
-    args_put_str(&v->args, v->cursor.text);
-    args_put_str(&v->args, "MATCH");
-    args_put(&v->args, pattern.data, pattern.len);
-    args_put_str(&v->args, "COUNT");
-    args_put_i64(&v->args, SCAN_KEYS);
-    args_put_str(&v->args, "TYPE");
-    args_put_str(&v->args, verify_phase(v)->type);
+    args_clear(&v->job.args);
+    args_put_str(&v->job.args, "SCAN");
+    args_put_str(&v->job.args, v->cursor.text);
+    args_put_str(&v->job.args, "MATCH");
+    args_put(&v->job.args, pattern.data, pattern.len);
+    args_put_str(&v->job.args, "COUNT");
+    args_put_i64(&v->job.args, SCAN_KEYS);
+    args_put_str(&v->job.args, "TYPE");
+    args_put_str(&v->job.args, verify_phase(v)->type);
     buf_free(&pattern);
-    verify_call(v, on_keys);
+    job_call(&v->job, on_keys);
 }
 
 /* ---- members of a list, or of a set beside it ---- */
@@ -212,10 +212,10 @@ static void on_members(void *arg, enum redis_outcome outcome,
 
     if (outcome == REDIS_ERROR) { /* it has become something else */
         verify_list_end(v);
-        verify_next(v);
+        job_next(&v->job);
         return;
     }
-    if (!verify_answered(v, outcome, value))
+    if (!job_answered(&v->job, outcome, value))
         return;
     scan_move(&v->list.cursor, value);
     for (size_t i = 0; i < redis_value_len(members); i += step) {
@@ -223,19 +223,19 @@ static void on_members(void *arg, enum redis_outcome outcome,
 
         add_member(v, &other);
     }
-    verify_next(v);
+    job_next(&v->job);
 }
 
 static void scan_members(struct verify *v)
 {
-    args_clear(&v->args);
-    args_put_str(&v->args,
+    args_clear(&v->job.args);
+    args_put_str(&v->job.args,
                  verify_phase(v)->source == FROM_MARKS ? "ZSCAN" : "SSCAN");
-    args_put_str(&v->args, v->list.key);
-    args_put_str(&v->args, v->list.cursor.text);
-    args_put_str(&v->args, "COUNT");
-    args_put_i64(&v->args, SCAN_MEMBERS);
-    verify_call(v, on_members);
+    args_put_str(&v->job.args, v->list.key);
+    args_put_str(&v->job.args, v->list.cursor.text);
+    args_put_str(&v->job.args, "COUNT");
+    args_put_i64(&v->job.args, SCAN_MEMBERS);
+    job_call(&v->job, on_members);
 }
 
 /* ---- a list's rows ---- */
@@ -258,29 +258,29 @@ static void on_rows(void *arg, enum pg_outcome outcome,
     struct args rows = {0};
 
     if (outcome != PG_DONE) {
-        verify_wait(v, outcome == PG_FAILED ? pg_result_message(r)
-                                            : "PostgreSQL did not answer");
+        job_wait(&v->job, outcome == PG_FAILED ? pg_result_message(r)
+                                               : "PostgreSQL did not answer");
         return;
     }
-    v->away_ms = 0;
+    v->job.away_ms = 0;
     l->pos.len = 0;
     if (rows_put_pos(l->rows, r, &l->pos) != 0 ||
         rows_put(l->rows, r, &rows) != 0) {
         args_free(&rows);
-        verify_fail(v, "an id in PostgreSQL is of another type");
+        job_fail(&v->job, "an id in PostgreSQL is of another type");
         return;
     }
     add_rows(v, &rows);
     args_free(&rows);
     if (l->pos.len == 3 && memcmp(l->pos.data, "end", 3) == 0)
         verify_list_end(v);
-    verify_next(v);
+    job_next(&v->job);
 }
 
 static void ask_rows(struct verify *v)
 {
     if (rows_ask(v->list.rows, &v->list.pos, on_rows, v) != 0)
-        verify_wait(v, "PostgreSQL is away");
+        job_wait(&v->job, "PostgreSQL is away");
 }
 
 /* ---- one key ---- */
@@ -302,7 +302,7 @@ static void on_pos(void *arg, enum redis_outcome outcome,
     struct verify_list *l = &v->list;
     struct resp_arg pos = scan_text(value);
 
-    if (!verify_answered(v, outcome, value))
+    if (!job_answered(&v->job, outcome, value))
         return;
     if (pos.len == 3 && memcmp(pos.data, "end", 3) == 0) {
         l->rows = rows_new(verify_engine(v), p->side, l->user, strlen(l->user));
@@ -311,18 +311,18 @@ static void on_pos(void *arg, enum redis_outcome outcome,
         scan_start(&l->cursor);
     } /* one that is not loaded will be, before it is read */
     v->key++;
-    verify_next(v);
+    job_next(&v->job);
 }
 
 static void ask_pos(struct verify *v)
 {
     struct resp_arg mark = args_at(&v->keys, (size_t)v->key);
 
-    args_clear(&v->args);
-    args_put_str(&v->args, "HGET");
-    args_put(&v->args, mark.data, mark.len);
-    args_put_str(&v->args, "pos");
-    verify_call(v, on_pos);
+    args_clear(&v->job.args);
+    args_put_str(&v->job.args, "HGET");
+    args_put(&v->job.args, mark.data, mark.len);
+    args_put_str(&v->job.args, "pos");
+    job_call(&v->job, on_pos);
 }
 
 /* Whose list, or set, a key stands for; the list's own key. */
