@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/metrics.h"
+#include "services/auth.h"
 
 #define PAGE                                                                   \
     "[RANGE start stop | CURSOR cursor] [COUNT n] [ASC | DESC] [WITHTIMES]"
@@ -205,12 +206,6 @@ static void reply_unknown_command(struct request *rq, int argc,
     request_done(rq);
 }
 
-static void reply_no_auth(struct request *rq)
-{
-    resp_error(request_reply(rq), "NOAUTH Authentication required.");
-    request_done(rq);
-}
-
 static void reply_no_perm(struct request *rq, const struct command *cmd)
 {
     resp_error(request_reply(rq),
@@ -245,9 +240,7 @@ static bool arity_fits(const struct command *cmd, int argc)
 
 void commands_on_open(void *arg, struct session *s)
 {
-    const struct commands *c = arg;
-
-    s->authed = c->password[0] == '\0' || s->admin;
+    auth_open(arg, s);
 }
 
 bool commands_must_wait(void *arg, const struct session *s,

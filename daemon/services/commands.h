@@ -71,9 +71,10 @@ void commands_on_request(void *arg, struct request *rq, int argc,
 
 /* ---- handlers, by file ---- */
 
-/* conn.c */
+/* auth.c */
 void cmd_auth(struct commands *, struct request *, int,
               const struct resp_arg *);
+/* conn.c */
 void cmd_echo(struct commands *, struct request *, int,
               const struct resp_arg *);
 void cmd_hello(struct commands *, struct request *, int,

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* Connection commands, with Redis' replies (Redis 7.0: networking.c, acl.c). */
+/* Connection commands, with Redis' replies (Redis 7.0: networking.c). */
 #include "services/commands.h"
 
-#include <string.h>
-
 #include "base/num.h"
-#include "core/metrics.h"
+#include "services/auth.h"
 
 void cmd_ping(struct commands *c, struct request *rq, int argc,
               const struct resp_arg *argv)
@@ -82,7 +80,7 @@ void cmd_reset(struct commands *c, struct request *rq, int argc,
 
     (void)argc;
     (void)argv;
-    commands_on_open(c, s);
+    auth_open(c, s);
     s->proto = 2;
     s->name[0] = '\0';
     resp_simple(request_reply(rq), "RESET");
@@ -99,61 +97,7 @@ void cmd_quit(struct commands *c, struct request *rq, int argc,
     reply_ok(rq);
 }
 
-/* ---- AUTH and HELLO ---- */
-
-/* Takes the same time wherever the two differ. */
-static bool same_secret(const char *secret, const struct resp_arg *given)
-{
-    size_t len = strlen(secret);
-    unsigned char differ = len != given->len;
-
-    for (size_t i = 0; i < given->len; i++)
-        differ |= (unsigned char)((unsigned char)given->data[i] ^
-                                  (unsigned char)secret[len ? i % len : 0]);
-    return !differ;
-}
-
-/* Without a password anybody is `default`, as in Redis. */
-static bool check_password(const struct commands *c, struct session *s,
-                           const struct resp_arg *user,
-                           const struct resp_arg *password)
-{
-    bool is_default = user->len == 7 && memcmp(user->data, "default", 7) == 0;
-    bool good = !c->password[0] || same_secret(c->password, password);
-
-    if (is_default && good) {
-        s->authed = true;
-        return true;
-    }
-    metric_add(M_AUTH_FAILURES, 1);
-    return false;
-}
-
-static void put_wrong_password(struct request *rq)
-{
-    resp_error(request_reply(rq), "WRONGPASS invalid username-password pair or "
-                                  "user is disabled.");
-}
-
-void cmd_auth(struct commands *c, struct request *rq, int argc,
-              const struct resp_arg *argv)
-{
-    static const struct resp_arg user_default = {"default", 7};
-    const struct resp_arg *user = argc == 3 ? &argv[1] : &user_default;
-
-    if (argc > 3)
-        resp_error(request_reply(rq), "ERR syntax error");
-    else if (argc == 2 && !c->password[0])
-        resp_error(request_reply(rq),
-                   "ERR AUTH <password> called without any password configured "
-                   "for the default user. Are you sure your configuration is "
-                   "correct?");
-    else if (check_password(c, request_session(rq), user, &argv[argc - 1]))
-        resp_simple(request_reply(rq), "OK");
-    else
-        put_wrong_password(rq);
-    request_done(rq);
-}
+/* ---- HELLO ---- */
 
 struct hello {
     const struct resp_arg *user; /* refs */
@@ -215,25 +159,22 @@ static void put_hello(struct buf *b, const struct session *s)
     resp_array(b, 0);
 }
 
+/* False when the error is answered. */
 static bool hello_apply(struct commands *c, struct request *rq,
                         const struct hello *h)
 {
     struct session *s = request_session(rq);
 
-    if (h->user && !check_password(c, s, h->user, h->password)) {
-        put_wrong_password(rq);
+    if (h->user && !auth_try(c, rq, h->user, h->password))
         return false;
-    }
     if (!s->authed) {
-        resp_error(request_reply(rq),
-                   "NOAUTH HELLO must be called with the client already "
-                   "authenticated, otherwise the HELLO <proto> AUTH <user> "
-                   "<pass> option can be used to authenticate the client and "
-                   "select the RESP protocol version at the same time");
+        reply_hello_no_auth(rq);
         return false;
     }
-    if (h->name && !client_set_text(rq, s->name, h->name, "Client names"))
+    if (h->name && !client_set_text(rq, s->name, h->name, "Client names")) {
+        request_done(rq);
         return false;
+    }
     if (h->proto)
         s->proto = (int)h->proto;
     return true;
@@ -244,7 +185,10 @@ void cmd_hello(struct commands *c, struct request *rq, int argc,
 {
     struct hello h = {0};
 
-    if (hello_parse(rq, argc, argv, &h) && hello_apply(c, rq, &h))
+    if (!hello_parse(rq, argc, argv, &h)) {
+        request_done(rq);
+    } else if (hello_apply(c, rq, &h)) {
         put_hello(request_reply(rq), request_session(rq));
-    request_done(rq);
+        request_done(rq);
+    }
 }
