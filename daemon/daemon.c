@@ -19,6 +19,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "core/metrics.h"
+#include "core/secret.h"
 #include "services/flushers.h"
 
 #define STATUS_MS  1000
@@ -149,18 +150,20 @@ static void timers_start(struct daemon *d)
 
 /* ---- life ---- */
 
-static int read_secret(const char *option, const char *path, char **secret_r)
+static int read_secret(const char *option, const char *where, char **secret_r)
 {
     struct buf why = {0};
-    int rc = 0;
+    int rc;
 
-    if (!path[0]) {
+    if (!where[0]) {
         *secret_r = mem_strdup("");
         return 0;
     }
-    rc = options_read_secret(path, secret_r, &why);
-    if (rc != 0)
+    rc = secret_read(where, secret_r, &why);
+    if (rc < 0)
         log_error("config", "%s: %s", option, buf_cstr(&why));
+    else if (rc == SECRET_EXPOSED)
+        log_warn("config", "%s: %s", option, buf_cstr(&why));
     buf_free(&why);
     return rc;
 }
@@ -176,9 +179,9 @@ struct daemon *daemon_new(struct options *options, const char *path)
     signals_start(d);
     timers_start(d);
     if (read_secret("server.password_file", options->password_file,
-                    &d->password) != 0 ||
+                    &d->password) < 0 ||
         read_secret("redis.password_file", options->redis_password_file,
-                    &d->redis_password) != 0 ||
+                    &d->redis_password) < 0 ||
         daemon_server_start(d) != 0 || daemon_http_start(d) != 0) {
         daemon_free(d);
         return NULL;
@@ -234,7 +237,7 @@ void daemon_free(struct daemon *d)
     loop_end(d);
     engine_scripts_free(d->scripts, d->n_scripts);
     list_names_free(&d->lists);
-    free(d->password);
-    free(d->redis_password);
+    secret_free(d->password);
+    secret_free(d->redis_password);
     free(d);
 }

@@ -5,6 +5,8 @@
 #include <arpa/inet.h>
 #include <string.h>
 
+#include "core/secret.h"
+
 #define FIELD(sect, key, member)                                               \
     .section = (sect), .name = (key), .offset = offsetof(struct options, member)
 #define INT(text, low, high)                                                   \
@@ -85,8 +87,10 @@ const struct option OPTION_TABLE[] = {
      ADDRESSES("unix:/run/likesyncd/admin.sock", 0),
      .help = "where likesyncctl connects"},
     {FIELD("server", "password_file", password_file), STRING(""),
-     .help = "file with the password of clients; "
-             "needed for any TCP address that is not loopback"},
+     .check = secret_check,
+     .help = "file with the password of clients, or credential:NAME "
+             "(LoadCredential= of systemd); needed for any TCP address that is "
+             "not loopback"},
     {FIELD("server", "max_clients", max_clients),
      INT("10000", 1, 1000000), .reloadable = true,
      .help = "clients at a time"},
@@ -125,7 +129,9 @@ const struct option OPTION_TABLE[] = {
     {FIELD("redis", "username", redis_username), STRING(""),
      .help = "ACL user; empty is the default user"},
     {FIELD("redis", "password_file", redis_password_file), STRING(""),
-     .help = "file with the password for Redis; empty is no AUTH"},
+     .check = secret_check,
+     .help = "file with the password for Redis, or credential:NAME; empty is "
+             "no AUTH"},
     {FIELD("redis", "db", redis_db), INT("0", 0, 65535),
      .help = "database number"},
     {FIELD("redis", "connect_timeout_ms", redis_connect_timeout_ms),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The configuration as a whole: defaults, reload, print, secrets. Reading it
- * from a file is in options_load.c. */
+/* The configuration as a whole: defaults, reload, print. Reading it from a
+ * file is in options_load.c. */
 #include "core/options.h"
 
 #include <stdlib.h>
@@ -8,10 +8,9 @@
 
 #include "base/mem.h"
 #include "core/config_reader.h"
-#include "core/file.h"
 #include "core/option_table.h"
 
-enum { SECRET_MAX_BYTES = 4096, COMMENT_WIDTH = 79 };
+enum { COMMENT_WIDTH = 79 };
 
 static void set_text(struct options *o, const struct option *row,
                      const char *text)
@@ -160,37 +159,4 @@ void options_print(const struct options *o, bool comments, struct buf *out)
             print_help(row, out);
         print_row(row, o, out);
     }
-}
-
-/* The secret in `text`: its first line, less the newline. NULL when it holds
- * none, as C strings go. */
-static char *first_line(struct buf *text)
-{
-    char *s = mem_strdup(buf_cstr(text));
-    size_t len = strcspn(s, "\n");
-
-    if (s[len] == '\n' && len > 0 && s[len - 1] == '\r')
-        len--;
-    s[len] = '\0';
-    if (len > 0 && strlen(text->data) == text->len)
-        return s;
-    free(s);
-    return NULL;
-}
-
-int options_read_secret(const char *path, char **secret_r, struct buf *why)
-{
-    const char *cause = "its first line is empty, or it holds a NUL byte";
-    struct buf text = {0};
-    char *secret = NULL;
-
-    if (file_read(path, SECRET_MAX_BYTES, &text, &cause) == 0)
-        secret = first_line(&text);
-    if (!secret)
-        buf_printf(why, "%s: %s", path, cause);
-    if (text.len)
-        explicit_bzero(text.data, text.len);
-    buf_free(&text);
-    *secret_r = secret;
-    return secret ? 0 : -1;
 }

@@ -27,7 +27,7 @@ struct options {
     /* [server] */
     struct address_list listen;
     struct address_list admin_listen;
-    char *password_file; /* owned, "" none */
+    char *password_file; /* owned, "" none; as secret_read takes it */
     int64_t max_clients;
     int64_t max_pipeline; /* requests of one client under way */
     int64_t max_args;     /* max_args * max_arg_bytes is at most 64 MiB */
@@ -45,7 +45,7 @@ struct options {
     /* [redis] */
     struct address redis_address;
     char *redis_username;      /* owned, "" none */
-    char *redis_password_file; /* owned, "" none */
+    char *redis_password_file; /* as password_file */
     int64_t redis_db;
     int64_t redis_connect_timeout_ms;
     int64_t redis_timeout_ms; /* of the oldest unanswered command */
@@ -112,11 +112,5 @@ int options_reload(struct options *o, const struct options *from,
  * values (--print-config). With `comments`, each option is preceded by its
  * help. Secrets are in files, never here. */
 void options_print(const struct options *o, bool comments, struct buf *out);
-
-/* First line of a secret file, without its newline (LF or CR LF), as an owned
- * string. 0, or -1 with path and reason in `why` and *secret_r NULL: the file
- * cannot be read, is over 4096 bytes, or its first line is empty. */
-MUST_CHECK int options_read_secret(const char *path, char **secret_r,
-                                   struct buf *why);
 
 #endif

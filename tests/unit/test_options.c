@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The configuration: the documented defaults, each kind of fault and its
- * message, quotes and comments, reload, printing and secrets. */
+ * message, quotes and comments, reload and printing. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -877,60 +877,6 @@ static void test_sample_file(void **state)
     options_free(&o);
 }
 
-/* ---- secrets ---- */
-
-static void assert_secret(const char *data, size_t len, const char *expected)
-{
-    struct buf why = {0};
-    char *secret;
-
-    write_file("secret", data, len);
-    assert_int_equal(options_read_secret("secret", &secret, &why), 0);
-    assert_string_equal(secret, expected);
-    assert_int_equal(why.len, 0);
-    free(secret);
-}
-
-static void assert_no_secret(const char *data, size_t len, const char *reason)
-{
-    struct buf why = {0};
-    char *secret;
-
-    write_file("secret", data, len);
-    assert_int_equal(options_read_secret("secret", &secret, &why), -1);
-    assert_string_equal(buf_cstr(&why), reason);
-    assert_null(secret);
-    buf_free(&why);
-}
-
-static void test_secrets(void **state)
-{
-    static const char EMPTY[] =
-        "secret: its first line is empty, or it holds a NUL byte";
-    struct buf why = {0};
-    char *secret, big[4097];
-
-    (void)state;
-    assert_secret("hunter2", 7, "hunter2");
-    assert_secret("hunter2\n", 8, "hunter2");
-    assert_secret("hunter2\r\n", 9, "hunter2");
-    assert_secret("hunter2\r", 8, "hunter2\r");
-    assert_secret(" a b \n", 6, " a b ");
-    assert_secret("first\nsecond\n", 13, "first");
-    assert_no_secret("", 0, EMPTY);
-    assert_no_secret("\n", 1, EMPTY);
-    assert_no_secret("\r\n", 2, EMPTY);
-    assert_no_secret("\nsecond", 7, EMPTY);
-    assert_no_secret("a\0b", 3, EMPTY);
-    memset(big, 'x', sizeof(big));
-    assert_no_secret(big, 4097, "secret: the file is too large");
-    big[4096] = '\0';
-    assert_secret(big, 4096, big);
-    assert_int_equal(options_read_secret("absent", &secret, &why), -1);
-    assert_string_equal(buf_cstr(&why), "absent: No such file or directory");
-    buf_free(&why);
-}
-
 static int enter_directory(void **state)
 {
     (void)state;
@@ -941,7 +887,6 @@ static int remove_directory(void **state)
 {
     (void)state;
     unlink(FILE_NAME);
-    unlink("secret");
     return chdir("/") == 0 ? rmdir(directory) : -1;
 }
 
@@ -976,7 +921,6 @@ int main(void)
         cmocka_unit_test(test_print_round_trip),
         cmocka_unit_test(test_print_help),
         cmocka_unit_test(test_sample_file),
-        cmocka_unit_test(test_secrets),
     };
 
     return cmocka_run_group_tests_name("options", tests, enter_directory,
