@@ -110,6 +110,7 @@ static void stop(struct daemon *d, int signum)
     d->stopping = true;
     notify_stopping();
     server_stop_listening(d->server);
+    auth_stop(d->auth);
     d->stop_at_ms = clock_monotonic_ms() + ANSWERS_MS;
     timer_start(d->stop_timer, 0, 20);
 }
@@ -232,6 +233,7 @@ void daemon_free(struct daemon *d)
     timer_free(d->stop_timer);
     daemon_services_free(d);
     http_free(d->http);
+    auth_free(d->auth);
     if (d->server)
         server_free(d->server);
     loop_end(d);

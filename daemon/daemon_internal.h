@@ -10,6 +10,7 @@
 #include "adapters/http.h"
 #include "adapters/server.h"
 #include "core/options.h"
+#include "services/auth.h"
 #include "services/commands.h"
 #include "services/recovery.h"
 #include "services/service.h"
@@ -39,6 +40,7 @@ struct daemon {
     struct verify *verify;
     struct recovery *recovery;
     struct recovery_events recovery_events;
+    struct auth *auth; /* owned */
     struct commands commands;
     struct server *server;
     struct http *http; /* NULL: off */

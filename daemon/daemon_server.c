@@ -76,6 +76,7 @@ int daemon_server_start(struct daemon *d)
         .arg = &d->commands,
     };
 
+    d->auth = auth_new(&d->loop, d->password, &d->options->auth_delay_ms);
     d->commands = (struct commands){
         .services = d->services,
         .like = &d->services[EDGE_LIKE],
@@ -87,7 +88,7 @@ int daemon_server_start(struct daemon *d)
         .follow_counts = d->follow_counts,
         .adopt = d->adopt,
         .verify = d->verify,
-        .password = d->password,
+        .auth = d->auth,
         .started_ms = clock_monotonic_ms(),
     };
     snprintf(d->commands.run_id, sizeof(d->commands.run_id), "%016llx%016llx",

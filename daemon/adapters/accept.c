@@ -66,6 +66,7 @@ static void client_open(struct listener *l, struct client *c)
 
     c->session.id = ++s->last_id;
     c->session.admin = l->admin;
+    c->session.is_unix = l->is_unix;
     c->session.proto = 2;
     c->session.created_ms = clock_monotonic_ms();
     format_peer(l, c, c->session.addr, sizeof(c->session.addr));

@@ -24,9 +24,10 @@ struct request;
 struct session {
     uint64_t id; /* from 1, never used twice */
     bool admin;  /* came in by an admin listener */
-    bool
-        authed; /* starts true when no password is needed or the listener is admin on unix: set in on_open */
-    int proto;  /* 2 or 3 */
+    bool is_unix;
+    bool authed;  /* set in on_open */
+    bool refused; /* a wrong password is not answered yet */
+    int proto;    /* 2 or 3 */
     char name[SESSION_NAME_MAX + 1];
     char lib_name[SESSION_NAME_MAX + 1];
     char lib_ver[SESSION_NAME_MAX + 1];

@@ -91,6 +91,9 @@ const struct option OPTION_TABLE[] = {
      .help = "file with the password of clients, or credential:NAME "
              "(LoadCredential= of systemd); needed for any TCP address that is "
              "not loopback"},
+    {FIELD("server", "auth_delay_ms", auth_delay_ms),
+     INT("500", 0, 60000), .unit = "ms", .reloadable = true,
+     .help = "a wrong password is answered after this time"},
     {FIELD("server", "max_clients", max_clients),
      INT("10000", 1, 1000000), .reloadable = true,
      .help = "clients at a time"},

@@ -27,7 +27,8 @@ struct options {
     /* [server] */
     struct address_list listen;
     struct address_list admin_listen;
-    char *password_file; /* owned, "" none; as secret_read takes it */
+    char *password_file;   /* owned, "" none; as secret_read takes it */
+    int64_t auth_delay_ms; /* before a wrong password is answered */
     int64_t max_clients;
     int64_t max_pipeline; /* requests of one client under way */
     int64_t max_args;     /* max_args * max_arg_bytes is at most 64 MiB */

@@ -2,42 +2,175 @@
 /* Passwords and their commands, with Redis' replies (Redis 7.0: acl.c). */
 #include "services/auth.h"
 
+#include <stdlib.h>
 #include <string.h>
 
+#include "adapters/timer.h"
+#include "base/clock.h"
+#include "base/list.h"
+#include "base/log.h"
+#include "base/mem.h"
 #include "core/metrics.h"
+#include "core/secret.h"
+#include "services/commands.h"
 
-void auth_open(const struct commands *c, struct session *s)
+/* More than that: the oldest is answered early, so that clients that come, guess
+ * and go cannot fill the memory. */
+#define REFUSALS_MAX    65536
+#define LOG_INTERVAL_MS 10000
+
+struct auth {
+    struct timer *timer;     /* owned; runs while there are refusals */
+    const int64_t *delay_ms; /* ref */
+    struct list refusals;    /* oldest first */
+    size_t n_refusals;
+    bool stopped;
+    struct log_limit log;
+    size_t len; /* of the password; 0 none */
+    char password[SECRET_MAX];
+};
+
+/* A wrong password that is not answered yet. */
+struct refusal {
+    struct list node;
+    struct request *rq;
+    uint64_t since_ms;
+};
+
+/* ---- refusals ---- */
+
+static void answer_oldest(struct auth *a)
 {
-    s->authed = c->password[0] == '\0' || s->admin;
+    struct list *node = list_pop_front(&a->refusals);
+    struct refusal *r = LIST_ENTRY(node, struct refusal, node);
+    struct session *s = request_session(r->rq);
+
+    a->n_refusals--;
+    if (s)
+        s->refused = false;
+    request_done(r->rq);
+    free(r);
 }
 
-/* Takes the same time wherever the two differ. */
-static bool same_secret(const char *secret, const struct resp_arg *given)
+static void on_due(void *arg)
 {
-    size_t len = strlen(secret);
-    unsigned char differ = len != given->len;
+    struct auth *a = arg;
+    uint64_t now = clock_monotonic_ms();
 
-    for (size_t i = 0; i < given->len; i++)
-        differ |= (unsigned char)((unsigned char)given->data[i] ^
-                                  (unsigned char)secret[len ? i % len : 0]);
-    return !differ;
+    while (!list_empty(&a->refusals)) {
+        uint64_t due =
+            LIST_ENTRY(a->refusals.next, struct refusal, node)->since_ms +
+            (uint64_t)*a->delay_ms;
+
+        if (due > now) {
+            timer_start(a->timer, due - now, 0);
+            return;
+        }
+        answer_oldest(a);
+    }
+}
+
+static void answer_later(struct auth *a, struct request *rq)
+{
+    struct refusal *r = mem_zalloc(sizeof(*r));
+
+    r->rq = rq;
+    r->since_ms = clock_monotonic_ms();
+    request_session(rq)->refused = true;
+    list_push_back(&a->refusals, &r->node);
+    a->n_refusals++;
+    if (a->n_refusals > REFUSALS_MAX)
+        answer_oldest(a);
+    if (!timer_active(a->timer))
+        timer_start(a->timer, (uint64_t)*a->delay_ms, 0);
+}
+
+static void refuse(struct auth *a, struct request *rq)
+{
+    const struct session *s = request_session(rq);
+    uint64_t held;
+
+    metric_add(M_AUTH_FAILURES, 1);
+    if (log_allow(&a->log, LOG_INTERVAL_MS, &held))
+        log_warn("auth",
+                 "wrong password or user (id %llu, %s; %llu more since the "
+                 "last such line)",
+                 (unsigned long long)s->id, s->addr, (unsigned long long)held);
+    resp_error(request_reply(rq), "WRONGPASS invalid username-password pair or "
+                                  "user is disabled.");
+    if (a->stopped || *a->delay_ms == 0)
+        request_done(rq);
+    else
+        answer_later(a, rq);
+}
+
+/* ---- life ---- */
+
+struct auth *auth_new(struct uv_loop_s *loop, const char *password,
+                      const int64_t *delay_ms)
+{
+    struct auth *a = mem_zalloc(sizeof(*a));
+
+    a->timer = timer_new(loop, on_due, a);
+    a->delay_ms = delay_ms;
+    list_init(&a->refusals);
+    a->len = strlen(password);
+    memcpy(a->password, password, a->len);
+    return a;
+}
+
+void auth_stop(struct auth *a)
+{
+    a->stopped = true;
+    timer_stop(a->timer);
+    while (!list_empty(&a->refusals))
+        answer_oldest(a);
+}
+
+void auth_free(struct auth *a)
+{
+    if (!a)
+        return;
+    auth_stop(a);
+    timer_free(a->timer);
+    explicit_bzero(a->password, sizeof(a->password));
+    free(a);
+}
+
+/* ---- passwords ---- */
+
+/* Whoever may open an admin socket is trusted: its file says who. */
+void auth_open(const struct auth *a, struct session *s)
+{
+    s->authed = a->len == 0 || (s->admin && s->is_unix);
+}
+
+/* Goes over all bytes that a password may have, so that the time tells neither
+ * where the two differ nor how long ours is. */
+static bool is_password(const struct auth *a, const struct resp_arg *given)
+{
+    char padded[SECRET_MAX] = {0};
+    unsigned differ = a->len != given->len;
+
+    memcpy(padded, given->data,
+           given->len < sizeof(padded) ? given->len : sizeof(padded));
+    for (size_t i = 0; i < sizeof(padded); i++)
+        differ |= (unsigned char)(padded[i] ^ a->password[i]);
+    return differ == 0;
 }
 
 /* Without a password anybody is `default`, as in Redis. */
-bool auth_try(struct commands *c, struct request *rq,
-              const struct resp_arg *user, const struct resp_arg *password)
+bool auth_try(struct auth *a, struct request *rq, const struct resp_arg *user,
+              const struct resp_arg *password)
 {
     bool is_default = user->len == 7 && memcmp(user->data, "default", 7) == 0;
-    bool good = !c->password[0] || same_secret(c->password, password);
+    bool good = a->len == 0 || is_password(a, password);
 
     if (is_default && good) {
         request_session(rq)->authed = true;
         return true;
     }
-    metric_add(M_AUTH_FAILURES, 1);
-    resp_error(request_reply(rq), "WRONGPASS invalid username-password pair or "
-                                  "user is disabled.");
-    request_done(rq);
+    refuse(a, rq);
     return false;
 }
 
@@ -50,13 +183,13 @@ void cmd_auth(struct commands *c, struct request *rq, int argc,
     if (argc > 3) {
         resp_error(request_reply(rq), "ERR syntax error");
         request_done(rq);
-    } else if (argc == 2 && !c->password[0]) {
+    } else if (argc == 2 && c->auth->len == 0) {
         resp_error(request_reply(rq),
                    "ERR AUTH <password> called without any password configured "
                    "for the default user. Are you sure your configuration is "
                    "correct?");
         request_done(rq);
-    } else if (auth_try(c, rq, user, &argv[argc - 1])) {
+    } else if (auth_try(c->auth, rq, user, &argv[argc - 1])) {
         reply_ok(rq);
     }
 }

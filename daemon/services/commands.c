@@ -240,7 +240,9 @@ static bool arity_fits(const struct command *cmd, int argc)
 
 void commands_on_open(void *arg, struct session *s)
 {
-    auth_open(arg, s);
+    const struct commands *c = arg;
+
+    auth_open(c->auth, s);
 }
 
 bool commands_must_wait(void *arg, const struct session *s,
@@ -249,6 +251,8 @@ bool commands_must_wait(void *arg, const struct session *s,
     const struct command *cmd;
 
     (void)arg;
+    if (s->refused)
+        return true;
     if (s->writes == 0)
         return false;
     cmd = command_find(name);

@@ -11,6 +11,7 @@
 #include "services/service.h"
 
 struct adopt;
+struct auth;
 struct counts;
 struct follow_counts;
 struct gate;
@@ -31,8 +32,8 @@ struct commands {
     struct adopt *adopt;
     struct verify *verify;
     struct server *server;
-    const char *password; /* "" none */
-    uint64_t started_ms;  /* monotonic */
+    struct auth *auth;
+    uint64_t started_ms; /* monotonic */
     char run_id[41];
 };
 
@@ -63,7 +64,8 @@ const struct command *command_find(const struct resp_arg *name);
 
 /* For server_config. */
 void commands_on_open(void *arg, struct session *s);
-/* A client's reads come after its own writes, also in a pipeline. */
+/* A client's reads come after its own writes, also in a pipeline, and nothing
+ * comes before the answer to a wrong password. */
 bool commands_must_wait(void *arg, const struct session *s,
                         const struct resp_arg *name);
 void commands_on_request(void *arg, struct request *rq, int argc,

@@ -80,7 +80,7 @@ void cmd_reset(struct commands *c, struct request *rq, int argc,
 
     (void)argc;
     (void)argv;
-    auth_open(c, s);
+    auth_open(c->auth, s);
     s->proto = 2;
     s->name[0] = '\0';
     resp_simple(request_reply(rq), "RESET");
@@ -165,7 +165,7 @@ static bool hello_apply(struct commands *c, struct request *rq,
 {
     struct session *s = request_session(rq);
 
-    if (h->user && !auth_try(c, rq, h->user, h->password))
+    if (h->user && !auth_try(c->auth, rq, h->user, h->password))
         return false;
     if (!s->authed) {
         reply_hello_no_auth(rq);

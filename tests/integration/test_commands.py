@@ -708,7 +708,8 @@ def locked(session_bed, cluster, tmp_path_factory):
     with harness.Bed(template=session_bed.template) as bed:
         redis = bed.redis()
         daemon = bed.daemon(redis, database, wait=None, tcp=True,
-                            server_password_file=file)
+                            server_password_file=file,
+                            server_auth_delay_ms=0)
         daemon.wait_up(lambda: daemon.http("/healthz")[0] == 200)
         model = bed.redis(appendonly="no")
         model.client().config_set("requirepass", PASSWORD)

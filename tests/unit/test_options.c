@@ -76,6 +76,7 @@ static const char DEFAULTS[] =
     "listen = unix:/run/likesyncd/likesyncd.sock tcp:127.0.0.1:6480\n"
     "admin_listen = unix:/run/likesyncd/admin.sock\n"
     "password_file =                ; needed for TCP beyond loopback\n"
+    "auth_delay_ms = 500\n"
     "max_clients = 10000\n"
     "max_pipeline = 1024\n"
     "max_args = 1024\n"

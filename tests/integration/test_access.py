@@ -1,0 +1,243 @@
+# SPDX-License-Identifier: MIT
+"""Who gets in: passwords and how their guessers are slowed, what an admin
+listener asks for, password files and credentials, groups of sockets, and
+addresses that need a password."""
+import contextlib
+import time
+
+import pytest
+
+import harness
+from servers import wait_for
+from wire import Wire, encode
+
+PASSWORD = "correct horse battery staple"
+DENIED = b"-WRONGPASS invalid username-password pair or user is disabled.\r\n"
+NO_AUTH = b"-NOAUTH Authentication required.\r\n"
+LONG_MS = 60000     # nothing here may wait for it
+
+
+class Nowhere:
+    """Both backends, away: these tests need none."""
+    address = "unix:/nonexistent/redis"
+
+    @staticmethod
+    def conninfo():
+        return "host=/nonexistent dbname=x"
+
+
+@pytest.fixture
+def start(bed):
+    """Starts a daemon without backends, which has a password and is asked for
+    it also on 127.0.0.1, by clients (`port`) and by admins (`admin_port`)."""
+    def start(password=PASSWORD, **options):
+        admin_port = harness.free_port()
+        base = bed.make_dir("admin")
+        given = {"server_admin_listen":
+                 f"unix:{base}/s tcp:127.0.0.1:{admin_port}"}
+        if password is not None:
+            file = base / "password"
+            file.write_text(password + "\n")
+            file.chmod(0o600)
+            given["server_password_file"] = file
+        daemon = bed.daemon(Nowhere, Nowhere, wait=None, tcp=True,
+                            **{**given, **options})
+        daemon.admin_socket = base / "s"
+        daemon.admin_port = admin_port
+        daemon.wait_up(lambda: daemon.http("/healthz")[0] == 200)
+        return daemon
+    return start
+
+
+def both(daemon):
+    return [daemon.socket, ("127.0.0.1", daemon.port)]
+
+
+def failures(daemon):
+    return daemon.metrics()["likesyncd_auth_failures_total"]
+
+
+# ---- passwords ----
+
+WRONG = [PASSWORD[:-1], PASSWORD + "x", PASSWORD * 2, "", "x", PASSWORD + "\n",
+         PASSWORD[:-1] + "\0", PASSWORD + "\0", "x" * 4096, "x" * 16000,
+         PASSWORD.upper()]
+
+
+def test_only_the_whole_password(start):
+    daemon = start(server_auth_delay_ms=0)
+    for address in both(daemon):
+        for wrong in WRONG:
+            with Wire(address) as wire:
+                assert wire.call("AUTH", wrong) == DENIED, wrong
+                assert wire.call("AUTH", "default", wrong) == DENIED, wrong
+                assert wire.call("HELLO", 3, "AUTH", "default", wrong) == \
+                    DENIED, wrong
+                assert wire.call("PING") == NO_AUTH
+        for user in ("bob", "DEFAULT", "", "default\0", "defaul"):
+            with Wire(address) as wire:
+                assert wire.call("AUTH", user, PASSWORD) == DENIED, user
+                assert wire.call("PING") == NO_AUTH
+        for right in (["AUTH", PASSWORD], ["AUTH", "default", PASSWORD]):
+            with Wire(address) as wire:
+                assert wire.call(*right) == b"+OK\r\n"
+                assert wire.call("PING") == b"+PONG\r\n"
+                # Redis: whoever is in stays in.
+                assert wire.call("AUTH", "wrong") == DENIED
+                assert wire.call("PING") == b"+PONG\r\n"
+    assert failures(daemon) == 2 * (3 * len(WRONG) + 5 + 2)
+
+
+@pytest.mark.parametrize("length", [1, 4095, 4096])
+def test_passwords_of_all_lengths(start, length):
+    """What is kept for a password has room for 4096 bytes. (The file's newline
+    is one of them.)"""
+    daemon = start(None, server_auth_delay_ms=0)
+    file = daemon.dir / "password"
+    file.write_bytes(b"p" * length)
+    file.chmod(0o600)
+    daemon.write_config(server_password_file=file)
+    daemon.term()
+    daemon.start(wait=None)
+    daemon.wait_up(lambda: daemon.http("/healthz")[0] == 200)
+    with Wire(daemon.socket) as wire:
+        assert wire.call("AUTH", "p" * (length + 1)) == DENIED
+        assert wire.call("AUTH", "p" * (length - 1)) == DENIED
+        assert wire.call("AUTH", "p" * length) == b"+OK\r\n"
+
+
+def test_failures_are_logged_with_who_but_not_with_what(start):
+    daemon = start(server_auth_delay_ms=0)
+    with Wire(("127.0.0.1", daemon.port)) as wire:
+        peer = "127.0.0.1:%d" % wire.socket.getsockname()[1]
+        for i in range(50):
+            wire.call("AUTH", f"guess{i}", f"secret{i}")
+    assert failures(daemon) == 50
+    log = daemon.log_text()
+    lines = [line for line in log.splitlines() if "wrong password" in line]
+    # One in 10 s; the machine may be slow, but not that slow.
+    assert 1 <= len(lines) < 25
+    assert peer in lines[0]
+    assert "guess" not in log and "secret" not in log
+
+
+# ---- guesses take their time ----
+
+def test_pipelined_guesses_wait_for_each_other(start):
+    delay_ms = 300
+    daemon = start(server_auth_delay_ms=delay_ms)
+    begin = time.monotonic()
+    with Wire(daemon.socket) as wire:
+        wire.send(b"".join(encode("AUTH", f"guess{i}") for i in range(4))
+                  + encode("HELLO", 3, "AUTH", "default", "x")
+                  + encode("PING") + encode("AUTH", PASSWORD)
+                  + encode("PING"))
+        for i in range(1, 6):
+            assert wire.read() == DENIED
+            assert time.monotonic() - begin >= i * delay_ms / 1000
+        assert [wire.read() for _ in range(3)] == \
+            [NO_AUTH, b"+OK\r\n", b"+PONG\r\n"]
+    assert failures(daemon) == 5
+
+
+def test_a_guess_holds_up_nobody_else(start):
+    """Nor the right password of others."""
+    daemon = start(server_auth_delay_ms=LONG_MS)
+    with contextlib.ExitStack() as stack:
+        for i in range(20):
+            guesser = stack.enter_context(Wire(both(daemon)[i % 2]))
+            guesser.send(encode("AUTH", "guess") + encode("AUTH", "another"))
+        wait_for(lambda: failures(daemon) == 20, what="all guesses")
+        for address in both(daemon):
+            with Wire(address) as wire:
+                assert wire.call("PING") == NO_AUTH
+                assert wire.call("AUTH", PASSWORD) == b"+OK\r\n"
+                assert wire.call("PING") == b"+PONG\r\n"
+        guesser.socket.settimeout(0.5)
+        with pytest.raises(TimeoutError):
+            guesser.read()
+        # What is behind it has not even been looked at.
+        assert failures(daemon) == 20
+
+
+def test_the_delay_is_reloaded(start):
+    daemon = start(server_auth_delay_ms=LONG_MS)
+    with Wire(daemon.socket) as waiting, Wire(daemon.socket) as wire:
+        waiting.send(encode("AUTH", "guess"))
+        wait_for(lambda: failures(daemon) == 1, what="the guess")
+        daemon.write_config(server_auth_delay_ms=0)
+        daemon.sighup()
+        wait_for(lambda: "reloaded: 1 options" in daemon.log_text(),
+                 what="the reload")
+        assert wire.call("AUTH", "guess") == DENIED
+
+
+def test_the_end_waits_for_no_guess(start):
+    daemon = start(server_auth_delay_ms=LONG_MS)
+    with Wire(daemon.socket) as stays, Wire(daemon.socket) as goes:
+        for wire in (stays, goes):
+            wire.send(encode("AUTH", "guess") + encode("AUTH", "more"))
+        wait_for(lambda: failures(daemon) == 2, what="the guesses")
+        goes.close()
+        daemon.term()
+        assert stays.read() == DENIED
+
+
+def test_guessers_that_go_leave_nothing(start):
+    """By closing, and by a reset (something is unread)."""
+    daemon = start(server_auth_delay_ms=200)
+    for i in range(50):
+        with Wire(both(daemon)[i % 2]) as wire:
+            if i % 3 == 0:
+                wire.call("PING")
+                wire.send(encode("PING"))
+                wire.socket.recv(1)
+            wire.send(encode("AUTH", "guess"))
+    wait_for(lambda: failures(daemon) == 50, what="all guesses")
+    wait_for(lambda: daemon.metrics()["likesyncd_clients"] == 0,
+             what="the clients to be gone")
+
+
+# ---- the admin listener ----
+
+def test_an_admin_socket_needs_no_password(start):
+    """Its file says who may open it."""
+    daemon = start()
+    with Wire(daemon.admin_socket) as wire:
+        assert wire.call("FLUSHER", "STATUS")[:1] == b"*"
+        assert wire.call("RESET") == b"+RESET\r\n"
+        assert wire.call("FLUSHER", "STATUS")[:1] == b"*"
+        assert wire.call("AUTH", PASSWORD) == b"+OK\r\n"
+        assert wire.call("FLUSHER", "STATUS")[:1] == b"*"
+
+
+def test_an_admin_by_tcp_needs_the_password(start):
+    daemon = start(server_auth_delay_ms=0)
+    with Wire(("127.0.0.1", daemon.admin_port)) as wire:
+        for line in ("PING", "FLUSHER STATUS", "FLUSHER PAUSE", "ADOPT STATUS",
+                     "VERIFY STATUS", "CLIENT LIST", "INFO"):
+            assert wire.call(*line.split()) == NO_AUTH, line
+        assert wire.call("HELLO", 3)[:8] == b"-NOAUTH "
+        assert wire.call("AUTH", "wrong") == DENIED
+        assert wire.call("FLUSHER", "PAUSE") == NO_AUTH
+        assert wire.call("AUTH", PASSWORD) == b"+OK\r\n"
+        assert wire.call("FLUSHER", "STATUS")[:1] == b"*"
+        assert wire.call("RESET") == b"+RESET\r\n"
+        assert wire.call("FLUSHER", "STATUS") == NO_AUTH
+
+
+def test_an_admin_by_tcp_without_any_password(start):
+    daemon = start(None)
+    with Wire(("127.0.0.1", daemon.admin_port)) as wire:
+        assert wire.call("FLUSHER", "STATUS")[:1] == b"*"
+    with Wire(("127.0.0.1", daemon.port)) as wire:
+        assert wire.call("FLUSHER", "STATUS")[:8] == b"-NOPERM "
+
+
+def test_a_password_makes_no_admin(start):
+    daemon = start()
+    for address in both(daemon):
+        with Wire(address) as wire:
+            assert wire.call("AUTH", PASSWORD) == b"+OK\r\n"
+            for line in ("FLUSHER PAUSE", "ADOPT STATUS", "VERIFY STATUS"):
+                assert wire.call(*line.split())[:8] == b"-NOPERM ", line
