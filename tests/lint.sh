@@ -25,7 +25,7 @@ version_14() {
 
 format() {
     tool=$(version_14 clang-format)
-    find daemon tests/unit -name '*.[ch]' -exec "$tool" --dry-run -Werror {} +
+    find daemon tests/unit tests/fuzz -name '*.[ch]' -exec "$tool" --dry-run -Werror {} +
 }
 
 # Only what BUILD compiles, which is all of daemon/: clang-tidy would guess at

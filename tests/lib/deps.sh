@@ -12,9 +12,10 @@ BUILD_PACKAGES="cmake make gcc libc6-dev pkg-config libhiredis-dev libuv1-dev
     libpq-dev libinih-dev libsystemd-dev libmicrohttpd-dev"
 SERVER_PACKAGES="redis-server postgresql python3 python3-redis
     python3-psycopg2"
-# systemd is for systemd-analyze; it starts nothing.
+# systemd is for systemd-analyze; it starts nothing. libclang-rt-dev is for the fuzz
+# targets.
 TEST_PACKAGES="libcmocka-dev python3-pytest clang clang-format clang-tidy
-    lua5.1 systemd"
+    libclang-rt-dev lua5.1 systemd"
 
 say() {
     printf '%s\n' "$*" >&2
