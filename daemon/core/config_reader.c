@@ -36,9 +36,10 @@ struct reader {
     void *arg;
     struct buf *errors; /* ref */
     bool failed;
-    char *rest; /* ref: what was not read yet; ends with a NUL */
-    char *end;  /* ref: that NUL */
-    char *line; /* ref: the line under way, without its newline */
+    bool astray; /* behind a malformed header: the section is not known */
+    char *rest;  /* ref: what was not read yet; ends with a NUL */
+    char *end;   /* ref: that NUL */
+    char *line;  /* ref: the line under way, without its newline */
     int line_no;
     enum given given;
 };
@@ -137,8 +138,9 @@ static void on_header(struct reader *r, const char *section)
     char *name = r->line + 1;
 
     /* inih cuts long names, and keeps the old section if there is no ']'. */
-    if (strncmp(name, section, len) != 0 || name[len] != ']' ||
-        !ends_here(name + len + 1))
+    r->astray = strncmp(name, section, len) != 0 || name[len] != ']' ||
+                !ends_here(name + len + 1);
+    if (r->astray)
         fault(r, "expected [section] and nothing behind it");
     else
         r->on_entry(r->arg, &entry);
@@ -186,6 +188,8 @@ static void on_pair(struct reader *r, const char *section, const char *name)
     struct config_entry entry = {
         .line = r->line_no, .section = section, .name = name, .value = value};
 
+    if (r->astray)
+        return;
     if (!expected) {
         r->on_entry(r->arg, &entry);
         return;

@@ -23,7 +23,8 @@ typedef void (*config_on_entry)(void *arg, const struct config_entry *entry);
 /* Calls on_entry for each header and each `name = value`, in order; what it is
  * given lives until it returns. 0, or -1 when the file cannot be read or has
  * malformed lines; each gives a line `FILE:LINE: ... expected ...` in
- * `errors`, to which on_entry may add its own. */
+ * `errors`, to which on_entry may add its own. What stands behind a malformed
+ * header, up to the next good one, is passed over. */
 MUST_CHECK int config_read(const char *path, config_on_entry on_entry,
                            void *arg, struct buf *errors);
 

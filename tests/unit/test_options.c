@@ -479,6 +479,18 @@ static void test_malformed_lines(void **state)
                   "t.ini:1: expected [section], name = value or a comment\n");
 }
 
+/* Whose options they are is not known, and no guess is made: neither the section
+ * before nor a name that inih has cut short. */
+static void test_behind_malformed_header(void **state)
+{
+    (void)state;
+    assert_faults("[log]\n[redis\naddress = unix:/r\nlevel = loud\n"
+                  "[log]\nlevel = quiet\n",
+                  "t.ini:2: expected [section] and nothing behind it\n"
+                  "t.ini:6: log.level = \"quiet\": "
+                  "expected error, warn, info or debug\n");
+}
+
 static void test_nul_byte(void **state)
 {
     static const char TEXT[] = "[log]\nlevel = in\0fo\nlevel = warn\n";
@@ -908,6 +920,7 @@ int main(void)
         cmocka_unit_test(test_duplicates),
         cmocka_unit_test(test_secrets_are_not_shown),
         cmocka_unit_test(test_malformed_lines),
+        cmocka_unit_test(test_behind_malformed_header),
         cmocka_unit_test(test_nul_byte),
         cmocka_unit_test(test_unreadable),
         cmocka_unit_test(test_layout_is_free),
