@@ -5,12 +5,13 @@
 #   sh tests/fuzz.sh [SECONDS [TARGET...]]     60 s of requests, replies, config
 #
 # FUZZ_SEED sets where the random numbers start (1). What was found to be of
-# interest stays in build-fuzz/corpus/ for the next run; an input that breaks a
-# property is left as build-fuzz/TARGET-*, for build-fuzz/tests/fuzz_TARGET FILE.
+# interest stays in build-fuzz/corpus/TARGET/ for the next run. An input that breaks
+# a property is left in build-fuzz/found/TARGET/, is tried first the next time, and
+# alone by build-fuzz/tests/fuzz_TARGET FILE.
 set -eu
 case ${1-} in
 -h | --help)
-    sed -n '3,9s/^# *//p' "$0"
+    sed -n '3,10s/^# *//p' "$0"
     exit 0
     ;;
 esac
@@ -49,13 +50,15 @@ words() {
 
 fuzz() {
     corpus=build-fuzz/corpus/$1
-    mkdir -p "$corpus"
+    found=build-fuzz/found/$1
+    mkdir -p "$corpus" "$found"
     words "$1" >"build-fuzz/$1.dict"
     [ "$1" != config ] || cp etc/likesyncd.ini "$corpus/example"
     exec "build-fuzz/tests/fuzz_$1" -max_total_time="$seconds" -seed="$seed" \
-        -dict="build-fuzz/$1.dict" -artifact_prefix="build-fuzz/$1-" \
+        -dict="build-fuzz/$1.dict" -artifact_prefix="$found/" \
         -max_len=8192 -timeout=60 -malloc_limit_mb=8 -error_exitcode=1 \
-        -timeout_exitcode=1 -print_final_stats=1 "$corpus" "tests/fuzz/$1"
+        -timeout_exitcode=1 -print_final_stats=1 "$corpus" "$found" \
+        "tests/fuzz/$1"
 }
 
 # The status and, when it failed, the whole of what a target said.

@@ -114,6 +114,17 @@ static void check_memory(const struct resp_parser *p, size_t len)
     CHECK(p->text.cap <= TEXT_KEEP + 2 * len);
 }
 
+/* A client may not make us wait, and keep its bytes, for ever. */
+static void check_more(const struct resp_limits *limits, const char *data,
+                       size_t len)
+{
+    size_t most = limits->max_inline;
+
+    if (len > 0 && data[0] == '*')
+        most += limits->max_request;
+    CHECK(len <= most);
+}
+
 static void check_why(const char *why)
 {
     CHECK(strncmp(why, "Protocol error: ", 16) == 0);
@@ -137,6 +148,7 @@ static int note(struct feed *f, enum resp_status status, const char *data,
         buf_puts(&out->events, "empty\r\n");
         break;
     case RESP_MORE:
+        check_more(f->limits, data, len);
         return 0;
     case RESP_BROKEN:
         check_why(f->parser.why);
