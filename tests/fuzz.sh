@@ -53,7 +53,7 @@ fuzz() {
     found=build-fuzz/found/$1
     mkdir -p "$corpus" "$found"
     words "$1" >"build-fuzz/$1.dict"
-    [ "$1" != config ] || cp etc/likesyncd.ini "$corpus/example"
+    [ "$1" != config ] || grep -v "^#" etc/likesyncd.ini >"$corpus/example"
     exec "build-fuzz/tests/fuzz_$1" -max_total_time="$seconds" -seed="$seed" \
         -dict="build-fuzz/$1.dict" -artifact_prefix="$found/" \
         -max_len=8192 -timeout=60 -malloc_limit_mb=8 -error_exitcode=1 \

@@ -15,15 +15,21 @@
 struct file {
     int fd;
     char path[32];
+    long lines;
 };
 
 static void file_write(struct file *f, const void *data, size_t size)
 {
+    const char *bytes = data;
+
     if (f->fd == 0) {
         f->fd = memfd_create("fuzz_config", MFD_CLOEXEC);
         CHECK(f->fd > 0);
         snprintf(f->path, sizeof(f->path), "/proc/self/fd/%d", f->fd);
     }
+    f->lines = 1;
+    for (size_t i = 0; i < size; i++)
+        f->lines += bytes[i] == '\n';
     CHECK(ftruncate(f->fd, 0) == 0);
     CHECK(pwrite(f->fd, data, size, 0) == (ssize_t)size);
 }
@@ -31,7 +37,22 @@ static void file_write(struct file *f, const void *data, size_t size)
 /* One file for all inputs. */
 static struct file file;
 
-/* Each fault is a line that starts with the file's name. */
+/* FILE:LINE: or, of an option that is not set there, FILE: */
+static void check_place(const char *at)
+{
+    size_t len = strlen(file.path);
+    char *end;
+    long line;
+
+    CHECK(strncmp(at, file.path, len) == 0 && at[len] == ':');
+    at += len + 1;
+    if (*at == ' ')
+        return;
+    line = strtol(at, &end, 10);
+    CHECK(*end == ':' && line >= 1 && line <= file.lines);
+}
+
+/* Each fault is a line that names its place. */
 static void check_faults(int rc, struct buf *errors)
 {
     const char *at = buf_cstr(errors);
@@ -42,8 +63,7 @@ static void check_faults(int rc, struct buf *errors)
         const char *end = strchr(at, '\n');
 
         CHECK(end);
-        CHECK(strncmp(at, file.path, strlen(file.path)) == 0);
-        CHECK(at[strlen(file.path)] == ':');
+        check_place(at);
         at = end + 1;
     }
 }

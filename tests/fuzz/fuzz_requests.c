@@ -26,7 +26,7 @@ static const struct resp_limits NARROW[] = {
      .max_inline = 64 * 1024,
      .max_request = 1024 * 1024,
      .unauthenticated = true},
-    {.max_args = 3, .max_arg_bytes = 5, .max_inline = 16, .max_request = 40},
+    {.max_args = 3, .max_arg_bytes = 5, .max_inline = 16, .max_request = 34},
 };
 
 /* What came of a stream. */
