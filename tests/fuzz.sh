@@ -61,14 +61,14 @@ fuzz() {
         "tests/fuzz/$1"
 }
 
-# The status and, when it failed, the whole of what a target said.
+# The status and, when it failed, the end of what a target said.
 report() {
     runs=$(sed -n 's/^stat::number_of_executed_units: *//p' \
         "build-fuzz/$1.log")
     if [ "$2" -eq 0 ]; then
         say "fuzz: $1: passed, ${runs:?} inputs, seed $seed"
     else
-        cat "build-fuzz/$1.log" >&2
+        tail -n 60 "build-fuzz/$1.log" >&2
         say "fuzz: $1: FAILED, seed $seed"
     fi
 }
@@ -82,10 +82,11 @@ done
 # shellcheck disable=SC2086
 trap 'kill $pids' INT TERM
 failed=0
+rest=$pids
 for name in "$@"; do
-    pid=${pids# }
-    pid=${pid%% *}
-    pids=${pids# "$pid"}
+    rest=${rest# }
+    pid=${rest%% *}
+    rest=${rest#"$pid"}
     status=0
     wait "$pid" || status=$?
     report "$name" "$status"
