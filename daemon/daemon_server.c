@@ -28,10 +28,13 @@ struct server_limits daemon_limits(const struct options *o)
     return (struct server_limits){
         .max_clients = o->max_clients,
         .other_fds = o->pg_connections + HTTP_MAX_CONNECTIONS,
+        .max_client_memory = o->max_client_memory,
         .max_pipeline = o->max_pipeline,
         .output_soft_bytes = o->output_soft_bytes,
         .output_hard_bytes = o->output_hard_bytes,
         .idle_timeout_s = o->idle_timeout_s,
+        .max_requests_before_auth = o->max_requests_before_auth,
+        .auth_timeout_s = o->auth_timeout_s,
         .socket_mode = (int)o->socket_mode,
         .admin_socket_mode = (int)o->admin_socket_mode,
         .request =

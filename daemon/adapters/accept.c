@@ -22,8 +22,10 @@ static struct client *client_new(struct listener *l)
     c->server = s;
     c->state = CLIENT_CLOSED;
     c->active_ms = uv_now(s->loop);
+    c->authed_ms = c->active_ms;
     list_init(&c->node);
     list_init(&c->ready_node);
+    list_init(&c->memory_node);
     list_init(&c->requests);
     resp_parser_init(&c->parser);
     if (l->is_unix)
@@ -80,6 +82,7 @@ static void client_open(struct listener *l, struct client *c)
     metric_set(M_CLIENTS, (double)s->n_clients);
     s->config.on_open(s->config.arg, &c->session);
     client_start(c);
+    client_count_memory(c);
 }
 
 static void client_refuse(struct listener *l, struct client *c)

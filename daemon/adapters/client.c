@@ -11,20 +11,16 @@
  * then closed (DRAINING). Read or write error, an attack → closed at once. */
 #include "adapters/server_internal.h"
 
-#include <stdlib.h>
-
 #include "core/metrics.h"
 
-#define DRAIN_TIMEOUT_MS 60000 /* without progress; also without idle_timeout */
-#define OUT_KEEP_BYTES   1024  /* memory that an idle client keeps */
+#define OUT_KEEP_BYTES   1024 /* memory that an idle client keeps */
 #define IN_KEEP_BYTES    4096
 #define PARSER_KEEP_ARGS 64
-#define LOG_INTERVAL_MS  10000
 
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf);
 static void on_read(uv_stream_t *stream, ssize_t nread, const uv_buf_t *buf);
 
-static void client_set_state(struct client *c, enum client_state state)
+void client_set_state(struct client *c, enum client_state state)
 {
     enum client_state old = c->state;
 
@@ -55,84 +51,62 @@ static size_t client_unsent(const struct client *c)
     return c->out.len + c->held_bytes + queued;
 }
 
-/* ---- closing ---- */
-
-void client_on_closed(uv_handle_t *handle)
-{
-    struct client *c = handle->data;
-    struct server *s = c->server;
-
-    resp_parser_free(&c->parser);
-    buf_free(&c->in);
-    buf_free(&c->out);
-    buf_free(&c->sending);
-    free(c);
-    server_handle_closed(s);
-}
-
-void client_close(struct client *c)
-{
-    struct server *s = c->server;
-
-    if (c->state == CLIENT_CLOSED)
-        return;
-    client_set_state(c, CLIENT_CLOSED);
-    list_remove(&c->node);
-    list_remove(&c->ready_node);
-    s->n_clients--;
-    metric_set(M_CLIENTS, (double)s->n_clients);
-    request_detach_all(c);
-    uv_close(&c->u.handle, client_on_closed);
-}
-
-static void client_close_output(struct client *c)
-{
-    struct server *s = c->server;
-    uint64_t held;
-
-    metric_add(M_CLIENTS_OUTPUT_CLOSED, 1);
-    if (log_allow(&s->log_output, LOG_INTERVAL_MS, &held))
-        log_warn("server",
-                 "client closed: %zu bytes of replies not read (id %llu, %s; "
-                 "%llu more since the last such line)",
-                 client_unsent(c), (unsigned long long)c->session.id,
-                 c->session.addr, (unsigned long long)held);
-    client_close(c);
-}
-
 /* ---- requests ---- */
 
-static bool client_is_full(const struct client *c)
+/* Not read for a while when too much of it is under way. */
+static bool client_pause(struct client *c)
 {
     const struct server_limits *l = &c->server->config.limits;
 
-    return c->n_requests >= (size_t)l->max_pipeline ||
-           client_unsent(c) > (size_t)l->output_soft_bytes;
+    if (c->n_requests >= (size_t)l->max_pipeline)
+        metric_add(M_CLIENTS_PAUSED_PIPELINE, 1);
+    else if (client_unsent(c) > (size_t)l->output_soft_bytes)
+        metric_add(M_CLIENTS_PAUSED_OUTPUT, 1);
+    else
+        return false;
+    client_set_state(c, CLIENT_PAUSED);
+    client_mark_ready(c);
+    return true;
 }
 
 static void client_broken(struct client *c)
 {
+    static const enum client_end ends[] = {
+        [RESP_FAULT_PROTOCOL] = END_PROTOCOL,
+        [RESP_FAULT_ARGS] = END_ARGS,
+        [RESP_FAULT_ARG_BYTES] = END_ARG_BYTES,
+        [RESP_FAULT_REQUEST] = END_REQUEST,
+    };
     struct request *rq = request_new(c);
 
-    metric_add(M_PROTOCOL_ERRORS, 1);
+    c->end = ends[c->parser.fault];
     resp_error(&rq->reply, "ERR %s", c->parser.why);
     request_close_after(rq);
     request_done(rq);
 }
 
-static void client_attack(struct client *c)
+/* Guessing passwords, or just noise. */
+static void client_refuse_unauthenticated(struct client *c)
 {
-    struct server *s = c->server;
-    uint64_t held;
+    struct request *rq = request_new(c);
 
-    metric_add(M_PROTOCOL_ERRORS, 1);
-    if (log_allow(&s->log_attack, LOG_INTERVAL_MS, &held))
-        log_warn("server",
-                 "client closed: it speaks HTTP, perhaps an attack through a "
-                 "browser (id %llu, %s; %llu more since the last such line)",
-                 (unsigned long long)c->session.id, c->session.addr,
-                 (unsigned long long)held);
-    client_close(c);
+    c->end = END_BEFORE_AUTH;
+    resp_error(&rq->reply,
+               "NOAUTH Authentication required, and not done in %lld requests "
+               "(server.max_requests_before_auth)",
+               (long long)c->server->config.limits.max_requests_before_auth);
+    request_close_after(rq);
+    request_done(rq);
+}
+
+static bool client_may_ask(struct client *c)
+{
+    if (c->session.authed) {
+        c->n_before_auth = 0;
+        return true;
+    }
+    return ++c->n_before_auth <=
+           c->server->config.limits.max_requests_before_auth;
 }
 
 static void client_dispatch(struct client *c)
@@ -140,6 +114,10 @@ static void client_dispatch(struct client *c)
     const struct server_config *config = &c->server->config;
 
     metric_add(M_REQUESTS, 1);
+    if (!client_may_ask(c)) {
+        client_refuse_unauthenticated(c);
+        return;
+    }
     config->on_request(config->arg, request_new(c), c->parser.argc,
                        c->parser.argv);
 }
@@ -175,7 +153,7 @@ static size_t client_parse_one(struct client *c, const char *data, size_t len)
         client_broken(c);
         return 0;
     case RESP_ATTACK:
-        client_attack(c);
+        client_close(c, END_ATTACK);
         return 0;
     case RESP_MORE:
         break;
@@ -190,12 +168,7 @@ static size_t client_parse(struct client *c, const char *data, size_t len)
     while (c->state == CLIENT_READING) {
         size_t used;
 
-        if (client_is_full(c)) {
-            client_set_state(c, CLIENT_PAUSED);
-            client_mark_ready(c);
-            break;
-        }
-        if (pos == len)
+        if (client_pause(c) || pos == len)
             break;
         used = client_parse_one(c, data + pos, len - pos);
         if (used == 0)
@@ -266,12 +239,15 @@ static void on_read(uv_stream_t *stream, ssize_t nread, const uv_buf_t *buf)
 {
     struct client *c = stream->data;
 
-    if (nread > 0)
+    if (nread > 0) {
         client_take(c, buf->base, (size_t)nread);
-    else if (nread == UV_EOF)
+        client_count_memory(c);
+        server_fit_memory(c->server);
+    } else if (nread == UV_EOF) {
         client_drain(c);
-    else if (nread < 0)
-        client_close(c);
+    } else if (nread < 0) {
+        client_close(c, END_LEFT);
+    }
 }
 
 static void on_written(uv_write_t *write, int status)
@@ -281,7 +257,7 @@ static void on_written(uv_write_t *write, int status)
     if (c->state == CLIENT_CLOSED)
         return;
     if (status < 0) {
-        client_close(c);
+        client_close(c, END_LEFT);
         return;
     }
     buf_clear(&c->sending, OUT_KEEP_BYTES);
@@ -300,7 +276,7 @@ static void client_send_rest(struct client *c, size_t sent)
     rest =
         uv_buf_init(c->sending.data + sent, (unsigned)(c->sending.len - sent));
     if (uv_write(&c->write, &c->u.stream, &rest, 1, on_written) < 0)
-        client_close(c);
+        client_close(c, END_LEFT);
 }
 
 static void client_send(struct client *c)
@@ -313,7 +289,7 @@ static void client_send(struct client *c)
     all = uv_buf_init(c->out.data, (unsigned)c->out.len);
     sent = uv_try_write(&c->u.stream, &all, 1);
     if (sent < 0 && sent != UV_EAGAIN) {
-        client_close(c);
+        client_close(c, END_LEFT);
         return;
     }
     if (sent > 0)
@@ -344,23 +320,11 @@ void client_turn(struct client *c)
     if (c->state == CLIENT_CLOSED)
         return;
     if (client_unsent(c) > (size_t)c->server->config.limits.output_hard_bytes)
-        client_close_output(c);
+        client_close(c, END_OUTPUT);
     else if (c->state == CLIENT_PAUSED)
         client_resume(c);
     else if (c->state == CLIENT_DRAINING && c->n_requests == 0 &&
              client_unsent(c) == 0)
-        client_close(c);
-}
-
-void client_check_idle(struct client *c)
-{
-    uint64_t limit_ms =
-        (uint64_t)c->server->config.limits.idle_timeout_s * 1000;
-
-    if (c->state == CLIENT_DRAINING &&
-        (limit_ms == 0 || limit_ms > DRAIN_TIMEOUT_MS))
-        limit_ms = DRAIN_TIMEOUT_MS;
-    if (limit_ms > 0 && c->n_requests == 0 &&
-        uv_now(c->server->loop) - c->active_ms >= limit_ms)
-        client_close(c);
+        client_close(c, END_LEFT);
+    client_count_memory(c);
 }

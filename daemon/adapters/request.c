@@ -81,6 +81,7 @@ void request_detach_all(struct client *c)
     }
     c->n_requests = 0;
     c->held_bytes = 0;
+    c->held_memory = 0;
 }
 
 /* Moves the reply out of a request that is the oldest and done. */
@@ -89,6 +90,7 @@ static void request_emit(struct client *c, struct request *rq)
     list_remove(&rq->node);
     c->n_requests--;
     c->held_bytes -= rq->reply.len;
+    c->held_memory -= rq->reply.cap;
     buf_append(&c->out, rq->reply.data, rq->reply.len);
     request_put(rq);
 }
@@ -127,9 +129,13 @@ void request_done(struct request *rq)
         return;
     }
     c->held_bytes += rq->reply.len;
-    if (c->requests.next == &rq->node)
+    c->held_memory += rq->reply.cap;
+    if (c->requests.next == &rq->node) {
         request_emit_done(c);
-    else if (c->held_bytes > (size_t)s->config.limits.output_hard_bytes)
+        return;
+    }
+    client_count_memory(c);
+    if (c->held_bytes > (size_t)s->config.limits.output_hard_bytes)
         client_mark_ready(c);
 }
 

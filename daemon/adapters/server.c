@@ -10,6 +10,7 @@
 #include <sys/resource.h>
 
 #include "base/mem.h"
+#include "core/metrics.h"
 
 /* Descriptors that clients never get, besides other_fds: listeners, backends
  * and their reconnects, log. (Out of descriptors, libuv accepts and closes
@@ -22,8 +23,12 @@ static void on_turn(uv_prepare_t *turn)
     struct server *s = turn->data;
     struct list *node;
 
-    while ((node = list_pop_front(&s->ready)))
+    server_fit_memory(s);
+    while ((node = list_pop_front(&s->ready))) {
         client_turn(LIST_ENTRY(node, struct client, ready_node));
+        server_fit_memory(s);
+    }
+    metric_set(M_CLIENT_MEMORY, (double)s->memory);
 }
 
 static void on_tick(uv_timer_t *tick)
@@ -31,7 +36,7 @@ static void on_tick(uv_timer_t *tick)
     struct server *s = tick->data;
 
     LIST_FOREACH_SAFE(node, &s->clients)
-        client_check_idle(LIST_ENTRY(node, struct client, node));
+        client_check_time(LIST_ENTRY(node, struct client, node));
 }
 
 /* The soft limit is raised as far as needed and allowed. */
@@ -56,11 +61,14 @@ static void fit_max_clients(struct server *s)
     int64_t wanted = s->config.limits.max_clients;
     rlim_t others = RESERVED_FDS + (rlim_t)s->config.limits.other_fds;
     rlim_t have = raise_fd_limit((rlim_t)wanted + others);
+    bool enough = have >= (rlim_t)wanted + others;
 
     s->max_clients = wanted;
-    if (have >= (rlim_t)wanted + others)
+    if (!enough)
+        s->max_clients = have > others ? (int64_t)(have - others) : 1;
+    metric_set(M_CLIENTS_MAX, (double)s->max_clients);
+    if (enough)
         return;
-    s->max_clients = have > others ? (int64_t)(have - others) : 1;
     log_warn("server",
              "max_clients lowered from %lld to %lld: RLIMIT_NOFILE is %llu",
              (long long)wanted, (long long)s->max_clients,
@@ -86,6 +94,10 @@ struct server *server_new(struct uv_loop_s *loop, const struct server_config *c)
     list_init(&s->clients);
     list_init(&s->ready);
     list_init(&s->spare);
+    for (size_t i = 0; i < MEMORY_CLASSES; i++) {
+        list_init(&s->by_memory[false][i]);
+        list_init(&s->by_memory[true][i]);
+    }
     s->scratch = mem_alloc(SERVER_READ_BYTES);
     take_limits(s, &c->limits);
     uv_prepare_init(loop, &s->turn);
@@ -166,7 +178,7 @@ void server_free(struct server *s)
     s->freed = true;
     server_stop_listening(s);
     LIST_FOREACH_SAFE(node, &s->clients)
-        client_close(LIST_ENTRY(node, struct client, node));
+        client_close(LIST_ENTRY(node, struct client, node), END_LEFT);
     request_free_spare(s);
     uv_close((uv_handle_t *)&s->turn, on_own_closed);
     uv_close((uv_handle_t *)&s->tick, on_own_closed);

@@ -38,13 +38,17 @@ struct session {
 };
 
 struct server_limits {
-    int64_t max_clients;  /* lowered to what RLIMIT_NOFILE leaves; admin
+    int64_t max_clients; /* lowered to what RLIMIT_NOFILE leaves; admin
                             listeners have a few places more */
-    int64_t other_fds;    /* descriptors that others may come to need */
-    int64_t max_pipeline; /* requests of one client under way: stop reading */
+    int64_t other_fds;   /* descriptors that others may come to need */
+    int64_t
+        max_client_memory; /* bytes of all clients: the biggest are closed */
+    int64_t max_pipeline;  /* requests of one client under way: stop reading */
     int64_t output_soft_bytes;
     int64_t output_hard_bytes;
     int64_t idle_timeout_s;
+    int64_t max_requests_before_auth;
+    int64_t auth_timeout_s; /* 0 never */
     int socket_mode;
     int admin_socket_mode;
     struct resp_limits request;

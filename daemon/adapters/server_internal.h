@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* What the files of the server share: server.c (lifetime, limits), listener.c
  * (sockets), accept.c (new clients), client.c (reading, writing, backpressure),
- * request.c (order).
+ * client_memory.c (what they hold), client_end.c (how they end), request.c
+ * (order).
  *
  * Lifetimes: a server goes when its last handle is closed and its last request
  * is done; a client goes in its close callback; a request goes when it is done
@@ -21,6 +22,25 @@
  * one client gets done in a turn is half a MiB. */
 #define SERVER_READ_BYTES (16u * 1024u)
 
+/* Clients by what they hold: below 16 KiB, below 32 KiB, and so on. */
+#define MEMORY_CLASSES 24
+
+/* Why a client was closed; in the order of the metric's rows. */
+enum client_end {
+    END_LEFT, /* it went, or said QUIT */
+    END_IDLE,
+    END_OUTPUT,
+    END_MEMORY,
+    END_BEFORE_AUTH,
+    END_AUTH_TIMEOUT,
+    END_ARGS,
+    END_ARG_BYTES,
+    END_REQUEST,
+    END_PROTOCOL,
+    END_ATTACK,
+    END_COUNT
+};
+
 /* TCP and unix sockets look the same to libuv's stream functions. */
 union server_stream {
     uv_handle_t handle;
@@ -35,6 +55,9 @@ struct server {
     int64_t max_clients; /* limits.max_clients within RLIMIT_NOFILE */
     uv_prepare_t turn;   /* once a turn: send what became ready */
     uv_timer_t tick;     /* once a second: idle clients */
+    size_t memory;       /* of all clients */
+    /* Clients by class; of admin listeners, of others. */
+    struct list by_memory[2][MEMORY_CLASSES];
     struct list listeners;
     struct list clients; /* open ones */
     struct list ready;   /* clients to look at before the loop sleeps */
@@ -47,8 +70,7 @@ struct server {
     bool freed;
     struct log_limit log_accept;
     struct log_limit log_refused;
-    struct log_limit log_attack;
-    struct log_limit log_output;
+    struct log_limit log_ended[END_COUNT];
     char *scratch; /* owned: every client reads into it first */
 };
 
@@ -72,9 +94,12 @@ enum client_state {
 };
 
 struct client {
-    struct list node;       /* in server->clients */
-    struct list ready_node; /* in server->ready */
-    struct server *server;  /* ref */
+    struct list node;        /* in server->clients */
+    struct list ready_node;  /* in server->ready */
+    struct list memory_node; /* in server->by_memory */
+    unsigned memory_class;
+    size_t memory;         /* as counted last */
+    struct server *server; /* ref */
     union server_stream u;
     enum client_state state;
     bool barrier; /* paused until nothing is under way */
@@ -83,11 +108,15 @@ struct client {
     struct buf in;        /* read but not yet a request */
     struct list requests; /* under way, in order */
     size_t n_requests;
-    size_t held_bytes; /* replies that wait for an earlier one */
-    struct buf out;    /* replies in order, not yet given to libuv */
+    size_t held_bytes;  /* replies that wait for an earlier one */
+    size_t held_memory; /* what these take */
+    struct buf out;     /* replies in order, not yet given to libuv */
     struct buf sending;
     uv_write_t write; /* in use while sending is not empty */
     uint64_t active_ms;
+    uint64_t authed_ms;    /* when it was last seen authenticated, or came */
+    int64_t n_before_auth; /* requests */
+    enum client_end end;   /* decided while it still gets its replies */
 };
 
 struct request {
@@ -113,14 +142,25 @@ void client_accept(struct listener *l);
 
 /* client.c */
 void client_start(struct client *c);
-void client_on_closed(uv_handle_t *handle);
-void client_close(struct client *c);
 /* Look at it before the loop sleeps: send, close, read on. */
 void client_mark_ready(struct client *c);
 void client_turn(struct client *c);
-void client_check_idle(struct client *c);
 /* The replies under way are its last ones. */
 void client_drain(struct client *c);
+void client_set_state(struct client *c, enum client_state state);
+
+/* client_memory.c */
+void client_count_memory(struct client *c);
+void client_uncount_memory(struct client *c);
+/* Closes the biggest clients as long as all together hold too much. To be
+ * called where no client is in the middle of something. */
+void server_fit_memory(struct server *s);
+
+/* client_end.c */
+void client_on_closed(uv_handle_t *handle);
+void client_close(struct client *c, enum client_end end);
+/* Closes it when it has been silent, or not authenticated, for too long. */
+void client_check_time(struct client *c);
 
 /* request.c */
 struct request *request_new(struct client *c);

@@ -49,8 +49,6 @@
       "Requests refused with TRYAGAIN.")                                       \
     X(REQUESTS, COUNTER, "likesyncd_requests_total", "",                       \
       "Requests of all kinds.")                                                \
-    X(PROTOCOL_ERRORS, COUNTER, "likesyncd_protocol_errors_total", "",         \
-      "Clients closed because what they sent was not RESP.")                   \
     X(AUTH_FAILURES, COUNTER, "likesyncd_auth_failures_total", "",             \
       "Refused passwords.")                                                    \
     X(CLIENTS, GAUGE, "likesyncd_clients", "", "Connected clients.")           \
@@ -58,8 +56,37 @@
       "Clients that were let in.")                                             \
     X(CLIENTS_REFUSED, COUNTER, "likesyncd_clients_refused_total", "",         \
       "Clients turned away at max_clients.")                                   \
-    X(CLIENTS_OUTPUT_CLOSED, COUNTER, "likesyncd_clients_output_closed_total", \
-      "", "Clients closed because they did not read their replies.")           \
+    X(CLIENTS_MAX, GAUGE, "likesyncd_clients_max", "",                         \
+      "Most clients at a time: max_clients within RLIMIT_NOFILE.")             \
+    X(CLIENTS_CLOSED_LEFT, COUNTER, "likesyncd_clients_closed_total",          \
+      "reason=\"left\"", "Clients closed, by reason.")                         \
+    X(CLIENTS_CLOSED_IDLE, COUNTER, "likesyncd_clients_closed_total",          \
+      "reason=\"idle\"", "")                                                   \
+    X(CLIENTS_CLOSED_OUTPUT, COUNTER, "likesyncd_clients_closed_total",        \
+      "reason=\"output\"", "")                                                 \
+    X(CLIENTS_CLOSED_MEMORY, COUNTER, "likesyncd_clients_closed_total",        \
+      "reason=\"memory\"", "")                                                 \
+    X(CLIENTS_CLOSED_BEFORE_AUTH, COUNTER, "likesyncd_clients_closed_total",   \
+      "reason=\"before_auth\"", "")                                            \
+    X(CLIENTS_CLOSED_AUTH_TIMEOUT, COUNTER, "likesyncd_clients_closed_total",  \
+      "reason=\"auth_timeout\"", "")                                           \
+    X(CLIENTS_CLOSED_ARGS, COUNTER, "likesyncd_clients_closed_total",          \
+      "reason=\"args\"", "")                                                   \
+    X(CLIENTS_CLOSED_ARG_BYTES, COUNTER, "likesyncd_clients_closed_total",     \
+      "reason=\"arg_bytes\"", "")                                              \
+    X(CLIENTS_CLOSED_REQUEST, COUNTER, "likesyncd_clients_closed_total",       \
+      "reason=\"request\"", "")                                                \
+    X(CLIENTS_CLOSED_PROTOCOL, COUNTER, "likesyncd_clients_closed_total",      \
+      "reason=\"protocol\"", "")                                               \
+    X(CLIENTS_CLOSED_ATTACK, COUNTER, "likesyncd_clients_closed_total",        \
+      "reason=\"attack\"", "")                                                 \
+    X(CLIENTS_PAUSED_PIPELINE, COUNTER, "likesyncd_clients_paused_total",      \
+      "limit=\"pipeline\"",                                                    \
+      "Times a client was not read for a while, by limit.")                    \
+    X(CLIENTS_PAUSED_OUTPUT, COUNTER, "likesyncd_clients_paused_total",        \
+      "limit=\"output\"", "")                                                  \
+    X(CLIENT_MEMORY, GAUGE, "likesyncd_client_memory_bytes", "",               \
+      "Memory of all clients: requests not read to their end, and replies.")   \
     X(LOOKUP_QUERIES, COUNTER, "likesyncd_lookup_queries_total", "",           \
       "Queries that asked PostgreSQL for unknown pairs.")                      \
     X(LOOKUP_PAIRS, COUNTER, "likesyncd_lookup_pairs_total", "",               \
@@ -142,8 +169,8 @@ enum metric_id {
         M_COUNT
 };
 
-/* Rows by kind of edge stand in the order of enum edge_index; `first` is that of
- * kind 0. */
+/* Rows by kind of edge stand in the order of enum edge_index, those by the end
+ * of a client in that of enum client_end; `first` is the row of 0. */
 static inline enum metric_id metric_of(enum metric_id first, int kind)
 {
     return (enum metric_id)((int)first + kind);

@@ -24,6 +24,7 @@ enum { KEY_TEMPLATE_MAX = 200 };
 
 #define KIB (INT64_C(1) << 10)
 #define MIB (INT64_C(1) << 20)
+#define GIB (INT64_C(1) << 30)
 
 /* In the order of their enums. */
 static const char *const ID_TYPES[] = {"bigint", "uuid", "text", NULL};
@@ -97,6 +98,9 @@ const struct option OPTION_TABLE[] = {
     {FIELD("server", "max_clients", max_clients),
      INT("10000", 1, 1000000), .reloadable = true,
      .help = "clients at a time"},
+    {FIELD("server", "max_client_memory", max_client_memory),
+     INT("536870912", MIB, 1024 * GIB), .unit = "bytes", .reloadable = true,
+     .help = "memory of all clients; over it, those that hold most are closed"},
     {FIELD("server", "max_pipeline", max_pipeline),
      INT("1024", 1, 65536), .reloadable = true,
      .help = "requests of one client under way"},
@@ -115,6 +119,14 @@ const struct option OPTION_TABLE[] = {
     {FIELD("server", "idle_timeout", idle_timeout_s),
      INT("0", 0, 604800), .unit = "s", .reloadable = true,
      .help = "a silent client is closed after this time; 0 is never"},
+    {FIELD("server", "max_requests_before_auth", max_requests_before_auth),
+     INT("100", 1, 1000000), .reloadable = true,
+     .help = "requests of a client without AUTH, where a password is set; "
+             "then it is closed"},
+    {FIELD("server", "auth_timeout", auth_timeout_s),
+     INT("60", 0, 604800), .unit = "s", .reloadable = true,
+     .help = "a client without AUTH, where a password is set, is closed after "
+             "this time; 0 is never"},
     {FIELD("server", "socket_mode", socket_mode),
      .type = OPTION_OCTAL, .fallback = "0660", .min = 0, .max = 0777,
      .help = "permissions of the unix sockets in listen"},

@@ -30,12 +30,15 @@ struct options {
     char *password_file;   /* owned, "" none; as secret_read takes it */
     int64_t auth_delay_ms; /* before a wrong password is answered */
     int64_t max_clients;
-    int64_t max_pipeline; /* requests of one client under way */
-    int64_t max_args;     /* max_args * max_arg_bytes is at most 64 MiB */
+    int64_t max_client_memory; /* bytes, of all clients */
+    int64_t max_pipeline;      /* requests of one client under way */
+    int64_t max_args;          /* max_args * max_arg_bytes is at most 64 MiB */
     int64_t max_arg_bytes;
     int64_t output_soft_bytes; /* stop reading that client */
     int64_t output_hard_bytes; /* close it */
     int64_t idle_timeout_s;    /* idle_timeout: 0 never */
+    int64_t max_requests_before_auth;
+    int64_t auth_timeout_s;    /* auth_timeout: 0 never */
     int64_t socket_mode;       /* octal */
     int64_t admin_socket_mode; /* octal */
 

@@ -33,6 +33,11 @@ void resp_parser_free(struct resp_parser *p)
     resp_parser_init(p);
 }
 
+size_t resp_parser_bytes(const struct resp_parser *p)
+{
+    return p->cap * (sizeof(*p->argv) + sizeof(*p->offsets)) + p->text.cap;
+}
+
 static void set_cap(struct resp_parser *p, size_t cap)
 {
     p->argv = mem_realloc(p->argv, cap * sizeof(*p->argv));
@@ -69,10 +74,17 @@ static enum resp_status finish_request(struct resp_parser *p, const char *base)
     return p->argc > 0 ? RESP_REQUEST : RESP_EMPTY;
 }
 
-static int fail(struct resp_parser *p, const char *why)
+static int fail_at(struct resp_parser *p, enum resp_fault fault,
+                   const char *why)
 {
+    p->fault = fault;
     p->why = why;
     return -1;
+}
+
+static int fail(struct resp_parser *p, const char *why)
+{
+    return fail_at(p, RESP_FAULT_PROTOCOL, why);
 }
 
 static enum resp_status more_or_broken(int rc)
@@ -89,7 +101,7 @@ static int find_line(struct resp_parser *p, size_t max, const char *data,
     size_t end = lf == NULL ? len : (size_t)(lf - data) + 1;
     p->scan = end;
     if (end - p->pos > max)
-        return fail(p, too_big);
+        return fail_at(p, RESP_FAULT_REQUEST, too_big);
     *end_r = end;
     return lf != NULL;
 }
@@ -133,7 +145,8 @@ static int begin_array(struct resp_parser *p, const struct resp_limits *limits,
     if (n > INT_MAX)
         return fail(p, words.invalid);
     if (n > 0 && (size_t)n > limits->max_args)
-        return fail(p, limits->unauthenticated
+        return fail_at(p, RESP_FAULT_ARGS,
+                       limits->unauthenticated
                            ? "Protocol error: unauthenticated multibulk length"
                            : "Protocol error: too many arguments "
                              "(server.max_args)");
@@ -167,14 +180,16 @@ static int begin_bulk(struct resp_parser *p, const struct resp_limits *limits,
     if (n < 0)
         return fail(p, words.invalid);
     if ((uint64_t)n > limits->max_arg_bytes)
-        return fail(p, limits->unauthenticated
+        return fail_at(p, RESP_FAULT_ARG_BYTES,
+                       limits->unauthenticated
                            ? "Protocol error: unauthenticated bulk length"
                            : "Protocol error: too long an argument "
                              "(server.max_arg_bytes)");
     size_t room =
         limits->max_request > p->pos ? limits->max_request - p->pos : 0;
     if (room < 2 || (uint64_t)n > room - 2)
-        return fail(p, "Protocol error: too big request");
+        return fail_at(p, RESP_FAULT_REQUEST,
+                       "Protocol error: too big request");
     p->bulk_len = n;
     return 1;
 }
@@ -220,6 +235,8 @@ static enum resp_status parse_array(struct resp_parser *p,
 }
 
 /* ---- inline commands ---- */
+
+#define TOO_BIG_INLINE "Protocol error: too big inline request"
 
 struct words {
     const char *p;
@@ -295,8 +312,10 @@ static int read_words(struct resp_parser *p, const struct resp_limits *limits,
         if (read_word(w) < 0)
             return fail(p, "Protocol error: unbalanced quotes in request");
         size_t n = w->out->len - start;
-        if ((size_t)p->argc == limits->max_args || n > limits->max_arg_bytes)
-            return fail(p, "Protocol error: too big inline request");
+        if ((size_t)p->argc == limits->max_args)
+            return fail_at(p, RESP_FAULT_ARGS, TOO_BIG_INLINE);
+        if (n > limits->max_arg_bytes)
+            return fail_at(p, RESP_FAULT_ARG_BYTES, TOO_BIG_INLINE);
         add_arg(p, start, n);
     }
 }
@@ -320,8 +339,7 @@ static enum resp_status parse_inline(struct resp_parser *p,
     size_t max = limits->max_inline < limits->max_request ? limits->max_inline
                                                           : limits->max_request;
     size_t end;
-    int rc = find_line(p, max, data, len, &end,
-                       "Protocol error: too big inline request");
+    int rc = find_line(p, max, data, len, &end, TOO_BIG_INLINE);
     if (rc <= 0)
         return more_or_broken(rc);
     buf_reserve(&p->text, end);

@@ -36,11 +36,20 @@ enum resp_status {
     RESP_ATTACK,  /* `POST` or `Host:` at the start of a line: close */
 };
 
+/* Which limit a broken request went over. */
+enum resp_fault {
+    RESP_FAULT_PROTOCOL, /* none: it is not RESP */
+    RESP_FAULT_ARGS,     /* max_args */
+    RESP_FAULT_ARG_BYTES,
+    RESP_FAULT_REQUEST, /* max_inline, max_request */
+};
+
 struct resp_parser {
     struct resp_arg *argv; /* owned; good until the next resp_parse */
     int argc;
     size_t used;     /* bytes of the request that was returned */
     const char *why; /* "Protocol error: ..."; good until the next resp_parse */
+    enum resp_fault fault; /* after RESP_BROKEN */
     /* Internal. Where an incomplete request was left, so that nothing is parsed
      * twice; positions are offsets into the request. */
     size_t *offsets;  /* owned: start of each argument */
@@ -55,6 +64,8 @@ struct resp_parser {
 
 void resp_parser_init(struct resp_parser *p);
 void resp_parser_free(struct resp_parser *p);
+/* The memory that it holds, itself not included. */
+size_t resp_parser_bytes(const struct resp_parser *p);
 /* Looks at data[0..len), which must start where the last request ended, and
  * after RESP_MORE must hold the same bytes and more (they may have moved).
  * Called at the start of a request, also with len 0, it gives back what an

@@ -16,6 +16,9 @@ OTHER = {
     "server.listen": None, "server.admin_listen": None,  # set in the test
     "server.password_file": None,
     "server.max_clients": "11000", "server.max_pipeline": "1000",
+    "server.max_client_memory": "134217728",
+    "server.max_requests_before_auth": "50", "server.auth_timeout": "30",
+    "server.auth_delay_ms": "100",
     "server.max_args": "512", "server.max_arg_bytes": "32768",
     "server.output_soft_bytes": "524288",
     "server.output_hard_bytes": "8388608",

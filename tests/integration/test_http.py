@@ -195,7 +195,9 @@ def test_metrics_of_bad_clients(bed, redis, pg, tmp_path):
                 pass
         metrics = daemon.metrics()
     assert metrics["likesyncd_auth_failures_total"] == 1
-    assert metrics["likesyncd_protocol_errors_total"] == 2
+    for reason in ("protocol", "attack"):
+        assert metrics['likesyncd_clients_closed_total'
+                       f'{{reason="{reason}"}}'] == 1
     assert metrics["likesyncd_clients"] == 3
     assert metrics["likesyncd_clients_refused_total"] == 1
     assert metrics["likesyncd_clients_accepted_total"] == 6

@@ -137,10 +137,13 @@ static inline int fixture_setup(void **state)
     f->authed = true;
     f->config = (struct server_config){
         .limits = {.max_clients = 2000,
+                   .max_client_memory = 256 << 20,
                    .max_pipeline = 2000,
                    .output_soft_bytes = 1 << 20,
                    .output_hard_bytes = 8 << 20,
                    .idle_timeout_s = 0,
+                   .max_requests_before_auth = 100,
+                   .auth_timeout_s = 0,
                    .socket_mode = 0640,
                    .admin_socket_mode = 0600,
                    .request = {.max_args = 1024,

@@ -160,7 +160,7 @@ static void test_storage(void **state)
     metric_add(M_REQUESTS, 1);
     metric_add(M_REQUESTS, UINT64_C(1) << 40);
     assert_true(metric_get(M_REQUESTS) == 1099511627777.0);
-    assert_true(metric_get(M_PROTOCOL_ERRORS) == 0);
+    assert_true(metric_get(M_CLIENTS_CLOSED_PROTOCOL) == 0);
     metric_set(M_CLIENTS, 5);
     metric_set(M_CLIENTS, 4);
     assert_true(metric_get(M_CLIENTS) == 4);

@@ -211,7 +211,7 @@ static void test_limits_before_and_after_auth(void **state)
 static void test_protocol_error_follows_earlier_replies(void **state)
 {
     struct fixture *f = *state;
-    double errors = metric_get(M_PROTOCOL_ERRORS);
+    double errors = metric_get(M_CLIENTS_CLOSED_PROTOCOL);
     struct peer p;
 
     peer_connect(&p, f, 0);
@@ -223,7 +223,7 @@ static void test_protocol_error_follows_earlier_replies(void **state)
     peer_expects(&p, "$1\r\na\r\n-ERR Protocol error: "
                      "invalid multibulk length\r\n");
     peer_expect_end(&p);
-    assert_true(metric_get(M_PROTOCOL_ERRORS) == errors + 1);
+    assert_true(metric_get(M_CLIENTS_CLOSED_PROTOCOL) == errors + 1);
     peer_close(&p);
 }
 

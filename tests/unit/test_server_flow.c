@@ -149,7 +149,7 @@ static void test_peer_that_does_not_read_is_held_back(void **state)
 static void test_hard_limit_closes(void **state)
 {
     struct fixture *f = *state;
-    double closed = metric_get(M_CLIENTS_OUTPUT_CLOSED);
+    double closed = metric_get(M_CLIENTS_CLOSED_OUTPUT);
     struct peer p;
 
     peer_connect(&p, f, 0);
@@ -161,7 +161,7 @@ static void test_hard_limit_closes(void **state)
         fixture_finish(f, 1);
     fixture_turn(f);
     assert_int_equal(server_clients(f->server), 0);
-    assert_true(metric_get(M_CLIENTS_OUTPUT_CLOSED) == closed + 1);
+    assert_true(metric_get(M_CLIENTS_CLOSED_OUTPUT) == closed + 1);
     fixture_finish_all(f);
     peer_close(&p);
 }
