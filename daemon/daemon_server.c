@@ -37,6 +37,8 @@ struct server_limits daemon_limits(const struct options *o)
         .auth_timeout_s = o->auth_timeout_s,
         .socket_mode = (int)o->socket_mode,
         .admin_socket_mode = (int)o->admin_socket_mode,
+        .socket_group = o->socket_group,
+        .admin_socket_group = o->admin_socket_group,
         .request =
             {
                 .max_args = (size_t)o->max_args,

@@ -12,6 +12,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,6 +24,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "base/num.h"
 
 #define BACKLOG         511
 #define LOG_INTERVAL_MS 10000
@@ -177,9 +179,49 @@ static int clear_path(const struct listener *l, struct buf *why)
     return 0;
 }
 
+/* By name, or else by number; -1 with the cause set. */
+static int find_group(const char *text, gid_t *gid_r, const char **why_r)
+{
+    const struct group *group;
+    uint64_t number;
+
+    group = getgrnam(text);
+    if (group)
+        *gid_r = group->gr_gid;
+    else if (num_parse_u64(text, strlen(text), &number) == 0 &&
+             number < (gid_t)-1)
+        *gid_r = (gid_t)number;
+    else
+        *why_r = "there is no such group";
+    return *why_r ? -1 : 0;
+}
+
+/* One that has its group already, such as the daemon's own, needs no rights. */
+static int set_group(const struct listener *l, const struct stat *st,
+                     struct buf *why)
+{
+    const struct server_limits *limits = &l->server->config.limits;
+    const char *text =
+        l->admin ? limits->admin_socket_group : limits->socket_group;
+    const char *cause = NULL;
+    gid_t gid;
+
+    if (!text || !*text)
+        return 0;
+    if (find_group(text, &gid, &cause) == 0) {
+        if (gid == st->st_gid || chown(l->path, (uid_t)-1, gid) == 0)
+            return 0;
+        cause = errno == EPERM ? "not permitted: is the daemon in that group?"
+                               : strerror(errno);
+    }
+    buf_printf(why, "%s: %ssocket_group = \"%s\": %s", l->path,
+               l->admin ? "server.admin_" : "server.", text, cause);
+    return -1;
+}
+
 /* libuv would cut a long path, and unlink whatever has the name at the end: so
- * it gets a descriptor. Nobody can connect before listen(2), so the mode is in
- * force from the first client on. */
+ * it gets a descriptor. Nobody can connect before listen(2), so group and
+ * mode are in force from the first client on. */
 static int bind_unix(struct listener *l, int fd, struct buf *why)
 {
     const struct server_limits *limits = &l->server->config.limits;
@@ -195,6 +237,8 @@ static int bind_unix(struct listener *l, int fd, struct buf *why)
     }
     l->dev = st.st_dev;
     l->ino = st.st_ino;
+    if (set_group(l, &st, why) < 0)
+        return -1;
     if (chmod(l->path, (mode_t)mode) < 0) {
         buf_printf(why, "%s: chmod: %s", l->path, strerror(errno));
         return -1;

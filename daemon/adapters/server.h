@@ -51,6 +51,8 @@ struct server_limits {
     int64_t auth_timeout_s; /* 0 never */
     int socket_mode;
     int admin_socket_mode;
+    const char *socket_group; /* ref: name or number; "" or NULL: our own */
+    const char *admin_socket_group;
     struct resp_limits request;
     struct resp_limits unauthenticated; /* 10 arguments of 16 KiB */
 };
@@ -80,8 +82,8 @@ MUST_CHECK int server_listen(struct server *s, const struct address *a,
  * (Port 0 lets the system choose; a name may bind several sockets, which share
  * one port.) */
 int server_port(const struct server *s, int index);
-/* New limits for the clients there are and those to come; socket modes count
- * for later listeners only. */
+/* New limits for the clients there are and those to come; what says who
+ * may open the sockets counts for later listeners only. */
 void server_set_limits(struct server *s, const struct server_limits *limits);
 /* Closes the listeners (removing our own socket files); clients stay. */
 void server_stop_listening(struct server *s);

@@ -133,6 +133,11 @@ const struct option OPTION_TABLE[] = {
     {FIELD("server", "admin_socket_mode", admin_socket_mode),
      .type = OPTION_OCTAL, .fallback = "0600", .min = 0, .max = 0777,
      .help = "permissions of the unix sockets in admin_listen"},
+    {FIELD("server", "socket_group", socket_group), STRING(""),
+     .help = "group of the unix sockets in listen, by name or number, which the "
+             "daemon must be in; empty is its own"},
+    {FIELD("server", "admin_socket_group", admin_socket_group), STRING(""),
+     .help = "group of the unix sockets in admin_listen"},
 
     {FIELD("ids", "user", id_user), ENUM("bigint", ID_TYPES),
      .help = "type of user ids"},

@@ -41,6 +41,8 @@ struct options {
     int64_t auth_timeout_s;    /* auth_timeout: 0 never */
     int64_t socket_mode;       /* octal */
     int64_t admin_socket_mode; /* octal */
+    char *socket_group;        /* owned; name or number, "" our own */
+    char *admin_socket_group;  /* owned */
 
     /* [ids] */
     int64_t id_user; /* user: enum id_type */

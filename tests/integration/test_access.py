@@ -3,12 +3,15 @@
 listener asks for, password files and credentials, groups of sockets, and
 addresses that need a password."""
 import contextlib
+import grp
+import os
+import shutil
 import time
 
 import pytest
 
 import harness
-from servers import wait_for
+from servers import run_status, unprivileged_user, wait_for, wrapped
 from wire import Wire, encode
 
 PASSWORD = "correct horse battery staple"
@@ -241,3 +244,75 @@ def test_a_password_makes_no_admin(start):
             assert wire.call("AUTH", PASSWORD) == b"+OK\r\n"
             for line in ("FLUSHER PAUSE", "ADOPT STATUS", "VERIFY STATUS"):
                 assert wire.call(*line.split())[:8] == b"-NOPERM ", line
+
+
+# ---- groups of unix sockets ----
+
+def other_group():
+    """A group that is not our own, and that we may give to a file."""
+    candidates = range(1, 100) if os.geteuid() == 0 else os.getgroups()
+    for gid in candidates:
+        with contextlib.suppress(KeyError):
+            if gid != os.getegid():
+                return grp.getgrgid(gid)
+    raise harness.Failed("no group to give a file to: be root, or in a second "
+                         "group")
+
+
+def groups(daemon):
+    return [os.stat(path).st_gid for path in (daemon.socket,
+                                              daemon.admin_socket)]
+
+
+def test_sockets_are_of_our_own_group(start):
+    daemon = start()
+    assert groups(daemon) == [os.getegid()] * 2
+
+
+def test_groups_by_name_and_number(start):
+    group = other_group()
+    daemon = start(server_socket_group=group.gr_name, server_socket_mode="0620")
+    assert groups(daemon) == [group.gr_gid, os.getegid()]
+    assert os.stat(daemon.socket).st_mode & 0o777 == 0o620
+    daemon.term()
+    daemon = start(server_admin_socket_group=group.gr_gid,
+                   server_admin_socket_mode="0660")
+    assert groups(daemon) == [os.getegid(), group.gr_gid]
+    assert os.stat(daemon.admin_socket).st_mode & 0o777 == 0o660
+
+
+def fails(bed, **options):
+    """The log of a daemon that does not start."""
+    base = bed.make_dir("fails")
+    daemon = bed.daemon(Nowhere, Nowhere, wait=None, **{
+        "server_admin_listen": f"unix:{base}/admin", **options})
+    assert daemon.wait_exit() == 1, daemon.log_text()
+    assert not daemon.socket.exists() and not (base / "admin").exists()
+    return daemon.log_text()
+
+
+@pytest.mark.parametrize("name", ["", "admin_"])
+@pytest.mark.parametrize("group", [
+    "no-such-group", "4294967295", "4294967296", "-1", "1x", "+1"])
+def test_a_group_that_is_none(bed, name, group):
+    assert f'server.{name}socket_group = "{group}": there is no such group' \
+        in fails(bed, **{f"server_{name}socket_group": group})
+
+
+def test_a_group_that_we_may_not_give(bed):
+    """By a user who is in none but his own."""
+    base = bed.make_dir("unprivileged")
+    config = base / "likesyncd.conf"
+    config.write_text(
+        f"[server]\nlisten = unix:{base}/s\nadmin_listen =\n"
+        "socket_group = 0\n[metrics]\nlisten =\n")
+    # The build may be where nobody else gets to.
+    copy = shutil.copy(harness.BUILD / "likesyncd", base)
+    user = unprivileged_user()
+    if user:
+        shutil.chown(base, user)
+    status, output = run_status(wrapped([copy, "-c", config], user))
+    assert status == 1, output
+    assert f'{base}/s: server.socket_group = "0": not permitted: is the ' \
+        "daemon in that group?" in output
+    assert not (base / "s").exists()

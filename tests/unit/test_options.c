@@ -89,6 +89,8 @@ static const char DEFAULTS[] =
     "auth_timeout = 60\n"
     "socket_mode = 0660\n"
     "admin_socket_mode = 0600\n"
+    "socket_group =\n"
+    "admin_socket_group =\n"
     "[ids]\n"
     "user = bigint                  ; bigint, uuid or text\n"
     "post = bigint\n"
