@@ -11,13 +11,19 @@
 #include <unistd.h>
 
 #include "base/num.h"
+#include "core/secret.h"
+
 #define DEFAULT_SOCKET "unix:/run/likesyncd/admin.sock"
 #define ANSWER_MS      10000
 #define NO_ANSWER      "no answer within 10 s"
 
 int ctl_fail(struct ctl *ctl)
 {
-    fprintf(stderr, "likesyncctl: %s\n", buf_cstr(&ctl->why));
+    const char *why = buf_cstr(&ctl->why);
+    bool locked = strncmp(why, "NOAUTH", 6) == 0;
+
+    fprintf(stderr, "likesyncctl: %s%s\n", why,
+            locked ? " (give the password by --password-file FILE)" : "");
     return ctl->compares ? EXIT_UNKNOWN : EXIT_FAILED;
 }
 
@@ -222,7 +228,7 @@ static int verb_drain(struct ctl *ctl)
     int rc;
 
     snprintf(timeout, sizeof(timeout), "%lld", (long long)ctl->timeout_ms);
-    if (ctl_connect(&watch, ctl->where, &ctl->why) != 0)
+    if (ctl_connect(&watch, ctl->where, ctl->password, &ctl->why) != 0)
         return ctl_fail(ctl);
     rc = ctl_send(&ctl->conn, 3, words, &ctl->why);
     if (rc == 0)
@@ -271,6 +277,9 @@ static void usage(void)
           "  -s, --socket ADDRESS  admin listener: a path, unix:PATH or\n"
           "                        tcp:HOST:PORT (" DEFAULT_SOCKET ")\n"
           "  -t, --timeout MS      for drain, 1 to 3600000 (30000)\n"
+          "      --password-file FILE\n"
+          "                        password for a tcp: address, or "
+          "credential:NAME\n"
           "      --repair          for verify\n"
           "      --version         print the version\n"
           "      --help            print this\n\n"
@@ -289,6 +298,7 @@ static int wrong_usage(void)
 static const struct option long_options[] = {
     {"socket", required_argument, NULL, 's'},
     {"timeout", required_argument, NULL, 't'},
+    {"password-file", required_argument, NULL, 'p'},
     {"repair", no_argument, NULL, 'r'},
     {"version", no_argument, NULL, 'v'},
     {"help", no_argument, NULL, 'h'},
@@ -314,6 +324,9 @@ static int parse(struct ctl *ctl, int argc, char **argv)
                     "to 3600000\n",
                     optarg);
             return EXIT_USAGE;
+        case 'p':
+            ctl->password_file = optarg;
+            break;
         case 'r':
             ctl->repair = true;
             break;
@@ -347,6 +360,20 @@ static bool arg_fits(const struct ctl *ctl, const char *name, const char *arg)
     return false;
 }
 
+static int read_password(struct ctl *ctl)
+{
+    int rc;
+
+    if (!ctl->password_file)
+        return 0;
+    rc = secret_read(ctl->password_file, &ctl->password, &ctl->why);
+    if (rc == SECRET_EXPOSED) {
+        fprintf(stderr, "likesyncctl: %s\n", buf_cstr(&ctl->why));
+        buf_clear(&ctl->why, 0);
+    }
+    return rc;
+}
+
 static int run(struct ctl *ctl, const char *name)
 {
     int rc;
@@ -362,7 +389,8 @@ static int run(struct ctl *ctl, const char *name)
             fprintf(stderr, "likesyncctl: --repair is for verify\n");
             return wrong_usage();
         }
-        if (ctl_connect(&ctl->conn, ctl->where, &ctl->why) != 0)
+        if (read_password(ctl) < 0 ||
+            ctl_connect(&ctl->conn, ctl->where, ctl->password, &ctl->why) != 0)
             return ctl_fail(ctl);
         rc = verbs[i].run(ctl);
         ctl_close(&ctl->conn);
@@ -379,6 +407,7 @@ int main(int argc, char **argv)
 
     if (rc < 0)
         rc = run(&ctl, argv[optind]);
+    secret_free(ctl.password);
     buf_free(&ctl.why);
     return rc;
 }

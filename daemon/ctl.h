@@ -21,8 +21,10 @@ enum {
 };
 
 struct ctl {
-    const char *where; /* ref */
-    const char *arg;   /* ref: of the verb; NULL: none */
+    const char *where;         /* ref */
+    const char *arg;           /* ref: of the verb; NULL: none */
+    const char *password_file; /* ref; NULL: none */
+    char *password;            /* owned; NULL: none */
     bool repair;
     bool compares; /* 1 is EXIT_DIFFERENT, so a failure is EXIT_UNKNOWN */
     int64_t timeout_ms;

@@ -22,6 +22,7 @@
 #define MAX_REPLY (16u << 20)
 #define SEND_MS   5000
 #define CONNECT_S 5
+#define LOGIN_MS  65000 /* over the most that auth_delay_ms may be */
 
 /* A send timeout holds for connect(), too. */
 static void limit_connect(int fd)
@@ -89,7 +90,28 @@ static const char *connect_hint(int error)
     }
 }
 
-int ctl_connect(struct ctl_conn *c, const char *where, struct buf *why)
+/* With a wrong password the answer takes its time. */
+static int login(struct ctl_conn *c, const char *password, struct buf *why)
+{
+    const char *words[] = {"AUTH", password};
+    struct resp_value v;
+    int rc = ctl_send(c, 2, words, why);
+
+    if (rc != 0)
+        return rc;
+    rc = ctl_read(c, LOGIN_MS, &v, why);
+    if (rc == 0)
+        buf_puts(why, "no answer to the password");
+    if (rc <= 0)
+        return -1;
+    rc = v.type == RESP_T_ERROR ? -1 : 0;
+    if (rc < 0)
+        buf_puts(why, v.str);
+    resp_value_free(&v);
+    return rc;
+}
+
+static int open_socket(struct ctl_conn *c, const char *where, struct buf *why)
 {
     struct address a;
     const char *reason = "";
@@ -116,6 +138,18 @@ int ctl_connect(struct ctl_conn *c, const char *where, struct buf *why)
         errno = ETIMEDOUT;
     buf_printf(why, "%s: %s (%s)", where, strerror(errno), connect_hint(errno));
     return -1;
+}
+
+int ctl_connect(struct ctl_conn *c, const char *where, const char *password,
+                struct buf *why)
+{
+    int rc = open_socket(c, where, why);
+
+    if (rc == 0 && password)
+        rc = login(c, password, why);
+    if (rc != 0)
+        ctl_close(c);
+    return rc;
 }
 
 void ctl_close(struct ctl_conn *c)

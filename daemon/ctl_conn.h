@@ -13,9 +13,10 @@ struct ctl_conn {
     struct buf in;
 };
 
-/* unix:/path, a bare path, or tcp:host:port. 0, or -1 with the reason in why. */
+/* unix:/path, a bare path, or tcp:host:port; logs in with the password, unless
+ * that is NULL. 0, or -1 with the reason in why. */
 MUST_CHECK int ctl_connect(struct ctl_conn *c, const char *where,
-                           struct buf *why);
+                           const char *password, struct buf *why);
 void ctl_close(struct ctl_conn *c);
 /* Sends n words as one request. 0, or -1 with the reason in why. */
 MUST_CHECK int ctl_send(struct ctl_conn *c, int n, const char *const *words,

@@ -6,6 +6,7 @@ import contextlib
 import grp
 import os
 import shutil
+import socket
 import time
 
 import pytest
@@ -33,7 +34,7 @@ class Nowhere:
 def start(bed):
     """Starts a daemon without backends, which has a password and is asked for
     it also on 127.0.0.1, by clients (`port`) and by admins (`admin_port`)."""
-    def start(password=PASSWORD, **options):
+    def start(password=PASSWORD, backends=(Nowhere, Nowhere), **options):
         admin_port = harness.free_port()
         base = bed.make_dir("admin")
         given = {"server_admin_listen":
@@ -43,7 +44,7 @@ def start(bed):
             file.write_text(password + "\n")
             file.chmod(0o600)
             given["server_password_file"] = file
-        daemon = bed.daemon(Nowhere, Nowhere, wait=None, tcp=True,
+        daemon = bed.daemon(*backends, wait=None, tcp=True,
                             **{**given, **options})
         daemon.admin_socket = base / "s"
         daemon.admin_port = admin_port
@@ -316,3 +317,158 @@ def test_a_group_that_we_may_not_give(bed):
     assert f'{base}/s: server.socket_group = "0": not permitted: is the ' \
         "daemon in that group?" in output
     assert not (base / "s").exists()
+
+
+# ---- password files and credentials ----
+
+def secret_file(bed, content, mode=0o600):
+    path = bed.make_dir("secret") / "password"
+    path.write_bytes(content)
+    path.chmod(mode)
+    return path
+
+
+@pytest.mark.parametrize("option", ["server", "redis"])
+@pytest.mark.parametrize("content, why", [
+    (b"", "it is empty"),
+    (b"\n", "it is empty"),
+    (b"a\0b\n", "it holds a NUL byte"),
+    (b"hunter\ntwo\n", "it has more than one line"),
+    (b"x" * 4097, "the file is too large"),
+])
+def test_a_file_that_holds_no_password(bed, option, content, why):
+    path = secret_file(bed, content)
+    log = fails(bed, **{f"{option}_password_file": path})
+    assert f"{option}.password_file: {path}: {why}" in log
+    assert "hunter" not in log
+
+
+@pytest.mark.parametrize("option", ["server", "redis"])
+def test_a_credential_that_is_none(bed, monkeypatch, option):
+    monkeypatch.delenv("CREDENTIALS_DIRECTORY", raising=False)
+    given = {f"{option}_password_file": "credential:clients"}
+    assert f"{option}.password_file: credential:clients: " \
+        "CREDENTIALS_DIRECTORY is not set" in fails(bed, **given)
+    base = bed.make_dir("credentials")
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(base))
+    assert f"{option}.password_file: credential:clients: cannot read " \
+        f"{base}/clients: No such file" in fails(bed, **given)
+    assert f'{option}.password_file = "credential:../x": expected a name' in \
+        fails(bed, **{f"{option}_password_file": "credential:../x"})
+
+
+def test_credentials(bed, start, monkeypatch):
+    """Of clients, and of Redis."""
+    base = bed.make_dir("credentials")
+    (base / "clients").write_text(PASSWORD)
+    (base / "redis").write_text("of redis\r\n")
+    for name in ("clients", "redis"):
+        (base / name).chmod(0o400)
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(base))
+    redis = bed.redis()
+    with contextlib.closing(redis.client()) as keys:
+        keys.config_set("requirepass", "of redis")
+    daemon = start(None, redis_address=redis.address,
+                   server_password_file="credential:clients",
+                   redis_password_file="credential:redis")
+    wait_for(lambda: daemon.metrics()["likesyncd_redis_up"] == 1,
+             what="Redis to take the password")
+    with Wire(daemon.socket) as wire:
+        assert wire.call("PING") == NO_AUTH
+        assert wire.call("AUTH", PASSWORD) == b"+OK\r\n"
+    assert "may read it" not in daemon.log_text()
+
+
+def test_a_password_that_all_may_read_is_warned_of(bed, start):
+    path = secret_file(bed, PASSWORD.encode(), 0o644)
+    daemon = start(None, server_password_file=path)
+    assert f"server.password_file: {path}: every user of this machine may " \
+        "read it" in daemon.log_text()
+    with Wire(daemon.socket) as wire:
+        assert wire.call("AUTH", PASSWORD) == b"+OK\r\n"
+
+
+# ---- likesyncctl ----
+
+def ctl(daemon, *arguments):
+    return run_status([harness.BUILD / "likesyncctl", "-s",
+                       f"tcp:127.0.0.1:{daemon.admin_port}", *arguments])
+
+
+@pytest.mark.parametrize("verb, expected", [
+    ("status", 1), ("drain", 1), ("pause", 1), ("ping", 1), ("verify", 2)])
+def test_ctl_says_that_it_needs_a_password(start, verb, expected):
+    status, output = ctl(start(), verb)
+    assert status == expected
+    assert "NOAUTH Authentication required. (give the password by " \
+        "--password-file FILE)" in output
+
+
+def test_ctl_with_a_password(start, redis, pg, monkeypatch):
+    daemon = start(backends=(redis, pg))
+    wait_for(lambda: {daemon.metrics()[f"likesyncd_{backend}_up"]
+                      for backend in ("redis", "postgres")} == {1},
+             what="the backends")
+    file = daemon.options["server_password_file"]
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(file.parent))
+    for where in (file, "credential:password"):
+        for verb, words in [
+                ("ping", "PONG"), ("status", "owners_dirty"), ("pause", "OK"),
+                ("resume", "OK"), ("drain", "all is durable")]:
+            status, output = ctl(daemon, "--password-file", where, verb)
+            assert (status, words in output) == (0, True), output
+    # A unix socket takes it, too.
+    status, output = daemon.ctl("--password-file", file, "ping")
+    assert (status, output) == (0, "PONG\n")
+    assert failures(daemon) == 0
+
+
+def test_ctl_without_the_right_password(start, bed):
+    daemon = start(server_auth_delay_ms=1)
+    wrong = secret_file(bed, b"wrong")
+    for verb, expected in (("ping", 1), ("drain", 1), ("verify", 2)):
+        status, output = ctl(daemon, "--password-file", wrong, verb)
+        assert (status, "WRONGPASS" in output) == (expected, True), output
+        status, output = ctl(daemon, "--password-file", "/nowhere/p", verb)
+        assert status == expected and "/nowhere/p: No such file" in output
+    assert failures(daemon) == 3
+    status, output = ctl(daemon, "--password-file", "credential:", "ping")
+    assert status == 1 and "credential:: expected a name" in output
+    wrong.chmod(0o644)
+    status, output = ctl(daemon, "--password-file", wrong, "ping")
+    assert f"{wrong}: every user of this machine may read it" in output
+
+
+def test_ctl_with_a_password_where_there_is_none(start, bed):
+    daemon = start(None)
+    status, output = ctl(daemon, "--password-file", secret_file(bed, b"x"),
+                         "ping")
+    assert status == 1 and "without any password configured" in output
+    assert ctl(daemon, "ping") == (0, "PONG\n")
+
+
+# ---- addresses ----
+
+@pytest.mark.parametrize("option", ["listen", "admin_listen"])
+@pytest.mark.parametrize("host", [
+    "0.0.0.0", "[::]", "[::ffff:127.0.0.1]", "[::ffff:0.0.0.0]", "10.0.0.1",
+    "0", "127.1", "app.example.com", "localhost.example.com"])
+def test_an_address_that_needs_a_password(bed, option, host):
+    port = harness.free_port()
+    log = fails(bed, **{f"server_{option}": f"tcp:{host}:{port}"})
+    assert f'server.{option} = "tcp:{host}:{port}": expected ' \
+        "server.password_file to be set" in log
+    with socket.socket() as probe:
+        assert probe.connect_ex(("127.0.0.1", port)) != 0
+
+
+def test_an_open_address_with_a_password(start):
+    ports = [harness.free_port(), harness.free_port()]
+    daemon = start(server_auth_delay_ms=0,
+                   server_listen=f"tcp:0.0.0.0:{ports[0]}",
+                   server_admin_listen=f"tcp:0.0.0.0:{ports[1]}")
+    for port in ports:
+        with Wire(("127.0.0.1", port)) as wire:
+            assert wire.call("FLUSHER", "STATUS") == NO_AUTH
+            assert wire.call("AUTH", "x") == DENIED
+            assert wire.call("AUTH", PASSWORD) == b"+OK\r\n"
