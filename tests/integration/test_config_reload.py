@@ -14,7 +14,7 @@ NEVER = 3600000
 # Another good value for every option: a new option needs a row here.
 OTHER = {
     "server.listen": None, "server.admin_listen": None,  # set in the test
-    "server.password_file": None,
+    "server.password_file": None, "server.auth_delay_ms": "400",
     "server.max_clients": "11000", "server.max_pipeline": "1000",
     "server.max_client_memory": "134217728",
     "server.max_requests_before_auth": "50", "server.auth_timeout": "30",
@@ -23,7 +23,8 @@ OTHER = {
     "server.output_soft_bytes": "524288",
     "server.output_hard_bytes": "8388608",
     "server.idle_timeout": "600", "server.socket_mode": "0600",
-    "server.admin_socket_mode": "0640",
+    "server.admin_socket_mode": "0640", "server.socket_group": "www-data",
+    "server.admin_socket_group": "0",
     "ids.user": "uuid", "ids.post": "text",
     "redis.address": "tcp:127.0.0.1:1", "redis.username": "somebody",
     "redis.password_file": None, "redis.db": "3",
