@@ -39,12 +39,11 @@ struct refusal {
 
 /* ---- refusals ---- */
 
-static void answer_oldest(struct auth *a)
+static void answer(struct auth *a, struct refusal *r)
 {
-    struct list *node = list_pop_front(&a->refusals);
-    struct refusal *r = LIST_ENTRY(node, struct refusal, node);
     struct session *s = request_session(r->rq);
 
+    list_remove(&r->node);
     a->n_refusals--;
     if (s)
         s->refused = false;
@@ -57,16 +56,15 @@ static void on_due(void *arg)
     struct auth *a = arg;
     uint64_t now = clock_monotonic_ms();
 
-    while (!list_empty(&a->refusals)) {
-        uint64_t due =
-            LIST_ENTRY(a->refusals.next, struct refusal, node)->since_ms +
-            (uint64_t)*a->delay_ms;
+    LIST_FOREACH_SAFE(node, &a->refusals) {
+        struct refusal *r = LIST_ENTRY(node, struct refusal, node);
+        uint64_t due = r->since_ms + (uint64_t)*a->delay_ms;
 
         if (due > now) {
             timer_start(a->timer, due - now, 0);
             return;
         }
-        answer_oldest(a);
+        answer(a, r);
     }
 }
 
@@ -80,7 +78,7 @@ static void answer_later(struct auth *a, struct request *rq)
     list_push_back(&a->refusals, &r->node);
     a->n_refusals++;
     if (a->n_refusals > REFUSALS_MAX)
-        answer_oldest(a);
+        answer(a, LIST_ENTRY(a->refusals.next, struct refusal, node));
     if (!timer_active(a->timer))
         timer_start(a->timer, (uint64_t)*a->delay_ms, 0);
 }
@@ -123,8 +121,8 @@ void auth_stop(struct auth *a)
 {
     a->stopped = true;
     timer_stop(a->timer);
-    while (!list_empty(&a->refusals))
-        answer_oldest(a);
+    LIST_FOREACH_SAFE(node, &a->refusals)
+        answer(a, LIST_ENTRY(node, struct refusal, node));
 }
 
 void auth_free(struct auth *a)
