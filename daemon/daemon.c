@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "adapters/notify.h"
+#include "adapters/redis_tls.h"
 #include "adapters/timer.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -183,7 +184,8 @@ struct daemon *daemon_new(struct options *options, const char *path)
                     &d->password) < 0 ||
         read_secret("redis.password_file", options->redis_password_file,
                     &d->redis_password) < 0 ||
-        daemon_server_start(d) != 0 || daemon_http_start(d) != 0) {
+        daemon_tls_start(d) != 0 || daemon_server_start(d) != 0 ||
+        daemon_http_start(d) != 0) {
         daemon_free(d);
         return NULL;
     }
@@ -237,6 +239,7 @@ void daemon_free(struct daemon *d)
     if (d->server)
         server_free(d->server);
     loop_end(d);
+    redis_tls_free(d->tls);
     engine_scripts_free(d->scripts, d->n_scripts);
     list_names_free(&d->lists);
     secret_free(d->password);

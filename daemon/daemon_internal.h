@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* What the files of the daemon share: daemon.c (start, status, stop),
  * daemon_parts.c (services and backends, and who tells whom), daemon_server.c
- * (listeners and pages), daemon_reload.c (SIGHUP). */
+ * (listeners and pages), daemon_reload.c (SIGHUP), daemon_tls.c (certificates for
+ * Redis). */
 #ifndef DAEMON_INTERNAL_H
 #define DAEMON_INTERNAL_H
 
@@ -24,6 +25,7 @@ struct daemon {
     char *redis_password;    /* owned */
     char instance[32];       /* this process, in batch ids and the ledger */
     struct redis *redis;     /* owned */
+    struct redis_tls *tls;   /* owned; NULL: Redis is not at a tls: address */
     struct pg *pg;           /* owned */
     struct gate *reads;      /* owned */
     struct gate *pages;      /* owned */
@@ -67,6 +69,11 @@ void daemon_backends_start(struct daemon *d);
 MUST_CHECK int daemon_server_start(struct daemon *d);
 MUST_CHECK int daemon_http_start(struct daemon *d);
 struct server_limits daemon_limits(const struct options *o);
+
+/* daemon_tls.c: 0, or -1 with the reason logged. */
+MUST_CHECK int daemon_tls_start(struct daemon *d);
+/* Logs what came of it. */
+void daemon_tls_reload(struct daemon *d);
 
 /* daemon_reload.c */
 void daemon_reload(struct daemon *d);

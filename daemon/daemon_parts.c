@@ -108,6 +108,7 @@ void daemon_backends_start(struct daemon *d)
     const struct options *o = d->options;
     const struct redis_config redis = {
         .address = o->redis_address,
+        .tls = d->tls,
         .username = o->redis_username,
         .password = d->redis_password,
         .db = (int)o->redis_db,

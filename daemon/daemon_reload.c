@@ -35,6 +35,7 @@ static void apply(struct daemon *d)
     log_set_level((enum log_level)d->options->log_level);
     server_set_limits(d->server, &limits);
     flushers_reconfigure(d->services);
+    daemon_tls_reload(d);
 }
 
 /* The file is read on the loop: it is small, local, and asked for by the

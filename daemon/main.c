@@ -83,6 +83,12 @@ static int load(struct options *o, const char *path)
         rc = pg_check_conninfo(o->pg_conninfo, &errors);
         buf_putc(&errors, '\n');
     }
+    if (rc == 0) {
+        errors.len = 0;
+        buf_printf(&errors, "%s: ", path);
+        rc = daemon_check_tls(o, &errors);
+        buf_putc(&errors, '\n');
+    }
     if (rc != 0)
         fputs(buf_cstr(&errors), stderr);
     buf_free(&errors);

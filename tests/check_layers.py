@@ -19,7 +19,8 @@ COMPOSITION = len(LAYERS)
 
 # Library headers, and the one layer in which exactly one .c includes them.
 ONE_FILE = {
-    "hiredis": (r"hiredis/", "adapters"),
+    "hiredis": (r"hiredis/(?!hiredis)", "adapters"),
+    "hiredis' TLS": (r"hiredis/hiredis|openssl/", "adapters"),
     "libpq": (r"libpq-fe\.h$|libpq/|postgresql/|pg_config", "adapters"),
     "libmicrohttpd": (r"microhttpd", "adapters"),
     "libsystemd": (r"systemd/", "adapters"),
@@ -99,6 +100,8 @@ GOOD_TREE = {
     "core/options.c": '#include <ini.h>\n#include "base/buf.h"\n',
     "core/options.h": '#include "base/buf.h"\n',
     "adapters/redis.c": "#include <hiredis/async.h>\n#include <uv.h>\n",
+    "adapters/tls.c": "#include <hiredis/hiredis_ssl.h>\n"
+                      "#include <openssl/ssl.h>\n",
     "adapters/redis.h": '#include "core/options.h"\n',
     "adapters/pg.c": "#include <libpq-fe.h>\n",
     "adapters/http.c": "#include <microhttpd.h>\n",
@@ -119,6 +122,8 @@ PLANTED = [
     ("core/options.h", "#include <ini.h>\n"),
     ("adapters/redis.h", '#include "services/flusher.h"\n'),
     ("adapters/redis.h", "#include <hiredis/hiredis.h>\n"),
+    ("adapters/redis.c", "#include <hiredis/async.h>\n"
+                         "#include <openssl/err.h>\n"),
     ("adapters/redis.c", "#include <hiredis/async.h>\n#include <ini.h>\n"),
     ("services/flusher.c", "#include <systemd/sd-daemon.h>\n"),
     ("services/flusher.c", "#include <uv.h>\n"),

@@ -410,7 +410,7 @@ static void on_broken(void *arg, const char *why)
     hold(r);
     redis_link_close(r->link);
     r->link = NULL;
-    if (r->state == CONNECTING && r->config.address.kind == ADDRESS_TCP)
+    if (r->state == CONNECTING && r->config.address.kind != ADDRESS_UNIX)
         r->link = redis_dial_next(&r->dial, next_why, sizeof(next_why));
     if (!r->link)
         lose(r, false, "%s", next_why[0] ? next_why : why);
@@ -458,32 +458,35 @@ static void on_retry(void *arg)
     }
     snprintf(r->text, sizeof(r->text), "connecting");
     timer_start(r->deadline, r->config.connect_timeout_ms, 0);
-    switch (a->kind) {
-    case ADDRESS_UNIX:
+    if (a->kind == ADDRESS_UNIX) {
         connect_unix(r);
-        break;
-    case ADDRESS_TCP:
+    } else if (a->kind == ADDRESS_TLS && !r->config.tls) {
+        lose(r, true, "this build has no TLS");
+    } else {
         r->state = RESOLVING;
         redis_dial_resolve(&r->dial, r->config.connect_timeout_ms);
-        break;
-    case ADDRESS_TLS:
-        lose(r, true, "this build has no TLS");
-        break;
     }
     release(r);
 }
 
+/* What takes so long on the way up. */
+static const char *doing(const struct redis *r)
+{
+    if (r->state == RESOLVING)
+        return "resolving its name";
+    if (r->state == CONNECTING)
+        return "connecting";
+    return redis_link_in_handshake(r->link) ? "the TLS handshake" : "greeting";
+}
+
 static void on_deadline(void *arg)
 {
-    static const char *const doing[] = {[RESOLVING] = "resolving its name",
-                                        [CONNECTING] = "connecting",
-                                        [GREETING] = "greeting"};
     struct redis *r = arg;
     uint64_t age;
 
     if (r->state < UP) {
         hold(r);
-        lose(r, false, "%s took more than %u ms", doing[r->state],
+        lose(r, false, "%s took more than %u ms", doing(r),
              r->config.connect_timeout_ms);
         release(r);
         return;
@@ -514,6 +517,7 @@ struct redis *redis_new(struct uv_loop_s *loop, const struct redis_config *c)
     r->config = *c;
     r->dial = (struct redis_dial){.loop = loop,
                                   .address = &r->config.address,
+                                  .tls = c->tls,
                                   .events = &link_events,
                                   .on_resolved = on_resolved,
                                   .arg = r};

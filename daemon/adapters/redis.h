@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* One asynchronous connection to Redis that heals itself. (hiredis itself is
- * named in redis_link.c only.)
+ * named in redis_link.c and redis_tls.c only.)
  *
- * Connecting: resolve (uv_getaddrinfo) → connect → AUTH, SELECT, INFO, SCRIPT
+ * Connecting: resolve (uv_getaddrinfo) → connect → TLS, for tls: → AUTH, SELECT, INFO, SCRIPT
  * LOAD of every script → on_up. Lost: every pending call gets REDIS_UNKNOWN,
  * then on_down, then reconnect after a jittered, capped backoff. After NOSCRIPT
  * and before a reconnect that Redis' answer asks for (REDIS_AWAY), on_down comes
@@ -21,6 +21,7 @@
 
 struct uv_loop_s;
 struct redis;
+struct redis_tls;
 struct redis_value;
 
 /* A Lua script; `source` lives as long as the connection. */
@@ -49,8 +50,9 @@ const struct redis_value *redis_value_at(const struct redis_value *v, size_t i);
 
 struct redis_config {
     struct address address;
-    const char *username; /* ref; "" none */
-    const char *password; /* ref; "" none */
+    const struct redis_tls *tls; /* ref; of a tls: address, else NULL */
+    const char *username;        /* ref; "" none */
+    const char *password;        /* ref; "" none */
     int db;
     unsigned connect_timeout_ms;  /* resolve, connect and greeting together */
     unsigned timeout_ms;          /* oldest unanswered command → reconnect */

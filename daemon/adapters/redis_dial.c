@@ -37,8 +37,8 @@ struct redis_link *redis_dial_next(struct redis_dial *d, char *why, size_t size)
         const char *ip = a->addresses[d->next_address++ % a->n];
 
         d->tried++;
-        link = redis_link_open_tcp(d->loop, ip, d->address->port, d->events,
-                                   d->arg, why, size);
+        link = redis_link_open_tcp(d->loop, ip, d->address->port, d->tls,
+                                   d->events, d->arg, why, size);
     }
     return link;
 }

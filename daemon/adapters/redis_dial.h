@@ -14,6 +14,7 @@
 struct redis_dial {
     struct uv_loop_s *loop;
     const struct address *address;          /* ref */
+    const struct redis_tls *tls;            /* ref; NULL: plaintext */
     const struct redis_link_events *events; /* ref; of the links */
     /* The host has been resolved, or not (then with the reason): redis_dial_next
      * gives the links. */

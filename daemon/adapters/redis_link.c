@@ -13,10 +13,14 @@
  * an answer get NULL replies from hiredis; those are dropped here, since the
  * owner knows by on_broken.
  *
+ * TLS lies below hiredis, which drives its handshake by reading and by writing
+ * the first commands; what fails in it looks like a failed read or write.
+ *
  * libuv reports POLLERR as a bare error status and stops polling; the verdict
  * is hiredis' to find, by writing while connecting, else by reading. */
 #include "adapters/redis_link.h"
 #include "adapters/redis.h"
+#include "adapters/redis_tls.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -38,8 +42,10 @@ enum link_state {
 
 struct redis_link {
     uv_poll_t poll;
-    int poll_events;       /* what poll is waiting for */
-    redisAsyncContext *ac; /* owned; NULL once hiredis has freed it */
+    int poll_events;              /* what poll is waiting for */
+    redisAsyncContext *ac;        /* owned; NULL once hiredis has freed it */
+    const struct redis_tls *tls;  /* ref; NULL: plaintext */
+    const struct ssl_st *session; /* ref; of TLS, lives as long as ac */
     enum link_state state;
     bool in_hiredis; /* hiredis is on the stack: ac must not be freed */
     const struct redis_link_events *events; /* ref */
@@ -90,9 +96,21 @@ static void del_write(void *data)
     set_poll_events(l, l->poll_events & ~UV_WRITABLE);
 }
 
-/* hiredis is about to close the socket and free the context. The error is in
- * ac->c: 0.14 leaves ac->err 0 when a connect fails, and 1.x may leave both 0
- * with the reason in errno. */
+/* The error is in ac->c: 0.14 leaves ac->err 0 when a connect fails, and 1.x may
+ * leave both 0 with the reason in errno. */
+static void keep_reason(struct redis_link *l, int error)
+{
+    if (l->session &&
+        redis_tls_failure(l->tls, l->session, l->why, sizeof(l->why)))
+        return;
+    if (l->ac->c.err)
+        snprintf(l->why, sizeof(l->why), "%s", l->ac->c.errstr);
+    else
+        snprintf(l->why, sizeof(l->why), "%s",
+                 error ? strerror(error) : "connection failed");
+}
+
+/* hiredis is about to close the socket and free the context. */
 static void cleanup(void *data)
 {
     struct redis_link *l = data;
@@ -101,12 +119,9 @@ static void cleanup(void *data)
     if (!l->ac)
         return;
     set_poll_events(l, 0);
-    if (l->ac->c.err)
-        snprintf(l->why, sizeof(l->why), "%s", l->ac->c.errstr);
-    else
-        snprintf(l->why, sizeof(l->why), "%s",
-                 error ? strerror(error) : "connection failed");
+    keep_reason(l, error);
     l->ac = NULL;
+    l->session = NULL;
 }
 
 static void on_poll_closed(uv_handle_t *poll)
@@ -126,6 +141,8 @@ static void destroy(struct redis_link *l)
 static void let_hiredis_work(struct redis_link *l, int events)
 {
     l->in_hiredis = true;
+    if (l->session)
+        redis_tls_forget_errors();
     errno = 0;
     if (events & UV_READABLE)
         redisAsyncHandleRead(l->ac);
@@ -210,16 +227,31 @@ struct redis_link *redis_link_open_unix(struct uv_loop_s *loop,
 }
 
 struct redis_link *redis_link_open_tcp(struct uv_loop_s *loop, const char *ip,
-                                       int port,
+                                       int port, const struct redis_tls *tls,
                                        const struct redis_link_events *events,
                                        void *arg, char *why, size_t size)
 {
     redisAsyncContext *ac = redisAsyncConnect(ip, port);
+    struct ssl_st *session = NULL;
+    struct redis_link *l;
 
-    /* A peer that vanishes while nothing is under way is found by this. */
-    if (ac && !ac->c.err)
+    if (ac && !ac->c.err) {
+        /* A peer that vanishes while nothing is under way is found by this. */
         redisEnableKeepAlive(&ac->c);
-    return link_new(loop, ac, events, arg, why, size);
+        if (tls) {
+            session = redis_tls_start(tls, &ac->c, why, size);
+            if (!session) {
+                redisAsyncFree(ac);
+                return NULL;
+            }
+        }
+    }
+    l = link_new(loop, ac, events, arg, why, size);
+    if (l) {
+        l->tls = tls;
+        l->session = session;
+    }
+    return l;
 }
 
 void redis_link_close(struct redis_link *l)
@@ -230,6 +262,11 @@ void redis_link_close(struct redis_link *l)
     l->state = LINK_CLOSED;
     if (!l->in_hiredis)
         destroy(l);
+}
+
+bool redis_link_in_handshake(const struct redis_link *l)
+{
+    return l->session && !redis_tls_is_open(l->session);
 }
 
 /* ---- commands and replies ---- */

@@ -79,6 +79,14 @@ static const char *check_metrics_listen(const char *value)
     return NULL;
 }
 
+/* As long as the server name extension of TLS takes. */
+static const char *check_server_name(const char *value)
+{
+    return strlen(value) < ADDRESS_HOST_MAX
+               ? NULL
+               : "expected a name of at most 255 bytes";
+}
+
 /* clang-format off */
 const struct option OPTION_TABLE[] = {
     {FIELD("server", "listen", listen),
@@ -154,6 +162,18 @@ const struct option OPTION_TABLE[] = {
              "no AUTH"},
     {FIELD("redis", "db", redis_db), INT("0", 0, 65535),
      .help = "database number"},
+    {FIELD("redis", "tls_ca", redis_tls_ca), STRING(""),
+     .help = "PEM file with the CA certificates to trust for tls:; empty is "
+             "the system's; SIGHUP reads it again"},
+    {FIELD("redis", "tls_cert", redis_tls_cert), STRING(""),
+     .help = "PEM file with the client certificate and those between it and "
+             "its CA; empty is none; SIGHUP reads it again"},
+    {FIELD("redis", "tls_key", redis_tls_key), STRING(""),
+     .help = "PEM file with the key of tls_cert; SIGHUP reads it again"},
+    {FIELD("redis", "tls_server_name", redis_tls_server_name), STRING(""),
+     .check = check_server_name,
+     .help = "name or IP address that the certificate of Redis has to be for; "
+             "empty is the host of the address"},
     {FIELD("redis", "connect_timeout_ms", redis_connect_timeout_ms),
      INT("5000", 100, 60000), .unit = "ms",
      .help = "time to connect and log in"},

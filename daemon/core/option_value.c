@@ -229,7 +229,7 @@ void option_describe(const struct option *row, struct buf *out)
         describe_words(row->words, out);
         break;
     case OPTION_ADDRESS:
-        buf_puts(out, "unix:/path or tcp:host:port");
+        buf_puts(out, "unix:/path, tcp:host:port or tls:host:port");
         break;
     case OPTION_ADDRESS_LIST:
         buf_printf(out,

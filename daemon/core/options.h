@@ -53,6 +53,10 @@ struct options {
     char *redis_username;      /* owned, "" none */
     char *redis_password_file; /* as password_file */
     int64_t redis_db;
+    char *redis_tls_ca;          /* owned, "" the system's */
+    char *redis_tls_cert;        /* owned, "" none */
+    char *redis_tls_key;         /* owned; set if tls_cert is */
+    char *redis_tls_server_name; /* owned, "" the host of the address */
     int64_t redis_connect_timeout_ms;
     int64_t redis_timeout_ms; /* of the oldest unanswered command */
     int64_t max_queue;        /* events waiting */

@@ -318,6 +318,48 @@ static void check_key_names(struct loader *ld)
     buf_free(&expected);
 }
 
+static void check_tls_is_used(struct loader *ld)
+{
+    const struct options *o = ld->o;
+    const struct {
+        size_t offset;
+        const char *value;
+    } of_tls[] = {
+        {offsetof(struct options, redis_tls_ca), o->redis_tls_ca},
+        {offsetof(struct options, redis_tls_cert), o->redis_tls_cert},
+        {offsetof(struct options, redis_tls_key), o->redis_tls_key},
+        {offsetof(struct options, redis_tls_server_name),
+         o->redis_tls_server_name},
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(of_tls); i++) {
+        if (*of_tls[i].value)
+            conflict(ld, of_tls[i].offset,
+                     "expected redis.address to be tls:, without which it is "
+                     "of no use");
+    }
+}
+
+static void check_redis(struct loader *ld)
+{
+    const struct options *o = ld->o;
+
+    if (o->redis_address.kind != ADDRESS_TLS)
+        check_tls_is_used(ld);
+    else if (!LIKESYNCD_TLS)
+        CONFLICT(ld, redis_address,
+                 "expected unix: or tcp:, this build has no TLS support for "
+                 "Redis");
+    if (*o->redis_tls_cert && !*o->redis_tls_key)
+        CONFLICT(ld, redis_tls_cert, "expected redis.tls_key to be set, too");
+    if (*o->redis_tls_key && !*o->redis_tls_cert)
+        CONFLICT(ld, redis_tls_key, "expected redis.tls_cert to be set, too");
+    if (*o->redis_username && !*o->redis_password_file)
+        CONFLICT(ld, redis_username,
+                 "expected redis.password_file to be set, too: without a "
+                 "password nobody logs in");
+}
+
 static void check_together(struct loader *ld)
 {
     const struct options *o = ld->o;
@@ -326,10 +368,7 @@ static void check_together(struct loader *ld)
     check_listen(ld, offsetof(struct options, admin_listen), &o->admin_listen);
     check_listen_distinct(ld);
     check_sizes(ld);
-    if (o->redis_address.kind == ADDRESS_TLS)
-        CONFLICT(ld, redis_address,
-                 "expected unix: or tcp:, this build has no TLS support for "
-                 "Redis");
+    check_redis(ld);
     check_key_names(ld);
 }
 

@@ -11,6 +11,9 @@ from servers import ROOT, run, wait_for
 
 NEVER = 3600000
 
+# Options that only go with a tls: address.
+TLS_ONLY = ["redis.tls_ca", "redis.tls_cert", "redis.tls_key",
+            "redis.tls_server_name"]
 # Another good value for every option: a new option needs a row here.
 OTHER = {
     "server.listen": None, "server.admin_listen": None,  # set in the test
@@ -28,6 +31,7 @@ OTHER = {
     "ids.user": "uuid", "ids.post": "text",
     "redis.address": "tcp:127.0.0.1:1", "redis.username": "somebody",
     "redis.password_file": None, "redis.db": "3",
+    **dict.fromkeys(TLS_ONLY),
     "redis.connect_timeout_ms": "4000", "redis.timeout_ms": "3000",
     "redis.max_queue": "50000",
     "postgres.conninfo": "host=/nowhere password=hidden",
@@ -224,6 +228,9 @@ def test_every_option_is_either_applied_or_named(bed, redis, pg, tmp_path):
              "server.admin_listen": f"unix:{tmp_path}/a",
              "server.password_file": secret, "redis.password_file": secret,
              "metrics.listen": f"127.0.0.1:{harness.free_port()}"}
+    if harness.build_has("HIREDIS_SSL_FOUND"):
+        other.update(dict.fromkeys(TLS_ONLY, "other"))
+        other["redis.address"] = "tls:127.0.0.1:1"
     printed = run([harness.BUILD / "likesyncd", "--print-config", "-c",
                    "/dev/null"])
     known, section = set(), ""
@@ -237,7 +244,9 @@ def test_every_option_is_either_applied_or_named(bed, redis, pg, tmp_path):
                             for k, v in other.items()})
     lines = config_lines(log)
     named = {line.split()[0] for line in lines if "restart" in line}
-    assert named == known - marked_reload()
+    given = {key for key, value in other.items() if value is not None}
+    assert given >= known - set(TLS_ONLY)
+    assert named == given - marked_reload()
     assert lines[-1] == f"reloaded: {len(marked_reload())} options changed"
     assert "hidden" not in log
     # It goes on as it was, on its old sockets.

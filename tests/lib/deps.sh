@@ -15,7 +15,7 @@ SERVER_PACKAGES="redis-server postgresql python3 python3-redis
 # systemd is for systemd-analyze; it starts nothing. libclang-rt-dev is for the fuzz
 # targets.
 TEST_PACKAGES="libcmocka-dev python3-pytest clang clang-format clang-tidy
-    libclang-rt-dev lua5.1 systemd"
+    libclang-rt-dev lua5.1 systemd openssl"
 
 say() {
     printf '%s\n' "$*" >&2

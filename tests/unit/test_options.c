@@ -99,6 +99,10 @@ static const char DEFAULTS[] =
     "username =\n"
     "password_file =\n"
     "db = 0\n"
+    "tls_ca =\n"
+    "tls_cert =\n"
+    "tls_key =\n"
+    "tls_server_name =\n"
     "connect_timeout_ms = 5000\n"
     "timeout_ms = 2000\n"
     "max_queue = 100000\n"
@@ -696,10 +700,54 @@ static void test_listen_conflicts(void **state)
                   "t.ini: server.admin_listen = "
                   "\"unix:/run/likesyncd/admin.sock\": expected each address "
                   "once, and none of server.listen\n");
-    assert_faults("[redis]\naddress = tls:r.example.com:6380\n",
-                  "t.ini:2: redis.address = \"tls:r.example.com:6380\": "
-                  "expected unix: or tcp:, this build has no TLS support for "
-                  "Redis\n");
+}
+
+static void test_tls_needs_hiredis(void **state)
+{
+    static const char config[] = "[redis]\naddress = tls:r.example.com:6380\n";
+    struct options o;
+
+    (void)state;
+    if (LIKESYNCD_TLS) {
+        load_good(&o, config);
+        options_free(&o);
+    } else {
+        assert_faults(config,
+                      "t.ini:2: redis.address = \"tls:r.example.com:6380\": "
+                      "expected unix: or tcp:, this build has no TLS support "
+                      "for Redis\n");
+    }
+}
+
+static void test_redis_conflicts(void **state)
+{
+    struct options o;
+
+    (void)state;
+    assert_faults("[redis]\ntls_ca = /ca\ntls_server_name = r\n"
+                  "tls_key = /key\ntls_cert =\n",
+                  "t.ini:2: redis.tls_ca = \"/ca\": expected redis.address to "
+                  "be tls:, without which it is of no use\n"
+                  "t.ini:4: redis.tls_key = \"/key\": expected redis.address "
+                  "to be tls:, without which it is of no use\n"
+                  "t.ini:3: redis.tls_server_name = \"r\": expected "
+                  "redis.address to be tls:, without which it is of no use\n"
+                  "t.ini:4: redis.tls_key = \"/key\": expected redis.tls_cert "
+                  "to be set, too\n");
+    assert_faults("[redis]\nusername = likes\n",
+                  "t.ini:2: redis.username = \"likes\": expected "
+                  "redis.password_file to be set, too: without a password "
+                  "nobody logs in\n");
+    load_good(&o, "[redis]\nusername = likes\npassword_file = /secret\n");
+    options_free(&o);
+    if (!LIKESYNCD_TLS)
+        return;
+    assert_faults("[redis]\naddress = tls:r:6380\ntls_cert = /cert\n",
+                  "t.ini:3: redis.tls_cert = \"/cert\": expected "
+                  "redis.tls_key to be set, too\n");
+    load_good(&o, "[redis]\naddress = tls:r:6380\ntls_cert = /cert\n"
+                  "tls_key = /key\ntls_server_name = 10.0.0.1\n");
+    options_free(&o);
 }
 
 static void test_size_conflicts(void **state)
@@ -935,6 +983,8 @@ int main(void)
         cmocka_unit_test(test_long_nonsense),
         cmocka_unit_test(test_password_needed),
         cmocka_unit_test(test_listen_conflicts),
+        cmocka_unit_test(test_tls_needs_hiredis),
+        cmocka_unit_test(test_redis_conflicts),
         cmocka_unit_test(test_size_conflicts),
         cmocka_unit_test(test_reload),
         cmocka_unit_test(test_print_round_trip),
