@@ -4,6 +4,32 @@
 -- PostgreSQL holds. `since` is new whenever what Redis has been through is.
 --   ARGV: run id, replication id, floor (us)
 -- Reply: generation, 1 when it was raised.
+
+-- A user of Redis who may not do all that scripts do would see one of them end in
+-- the middle of its writes. Redis 7.0 and newer can be asked before.
+local COMMANDS = 'del exists expire get hdel hexists hget hincrby hlen hmget hscan ' ..
+  'hset hsetnx incrby mget persist rename sadd scard set setrange sismember ' ..
+  'smembers spop srem time ttl type unlink zadd zcard zcount zrange ' ..
+  'zrangebyscore zrem zremrangebyscore zrevrange zscore'
+
+local function missing_permission()
+  for command in COMMANDS:gmatch('%a+') do
+    if not redis.acl_check_cmd(command, STATE, STATE, STATE) then
+      return "run the '" .. command .. "' command on " .. STATE
+    end
+  end
+  for _, key in ipairs({REGISTRY, SET .. '0', HASH .. '0_0', BATCH .. '0'}) do
+    if not redis.acl_check_cmd('del', key) then
+      return "access the key '" .. key .. "'"
+    end
+  end
+end
+
+local missing = redis.acl_check_cmd and missing_permission()
+if missing then
+  return redis.error_reply('NOPERM this user has no permissions to ' .. missing)
+end
+
 call('DEL', 'likesync:none')   -- a first write that is allowed at maxmemory
 local run, repl, low = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local state = call('HMGET', STATE, 'run_id', 'replid', 'gen', 'floor', 'since')

@@ -32,6 +32,7 @@
 #define WATERMARK_EVERY_MS 1000
 #define PRUNE_EVERY_MS     60000
 #define TICK_FIELDS        7
+#define ERROR_LOG_MS       60000
 
 struct flusher {
     const struct engine *engine; /* ref */
@@ -276,12 +277,15 @@ static void tick_read(struct flusher *f, const struct redis_value *v)
 static void on_tick_reply(void *arg, enum redis_outcome outcome,
                           const struct redis_value *v)
 {
+    static struct log_limit limit; /* of all kinds: each ticks for ever */
     struct flusher *f = arg;
+    uint64_t held;
     size_t len;
 
     f->tick_under_way = false;
-    if (outcome == REDIS_ERROR)
-        log_error("flush", "tick failed: %s", redis_value_str(v, &len));
+    if (outcome == REDIS_ERROR && log_allow(&limit, ERROR_LOG_MS, &held))
+        log_error("flush", "tick failed: %s (%llu more)",
+                  redis_value_str(v, &len), (unsigned long long)held);
     if (outcome != REDIS_OK || redis_value_len(v) < TICK_FIELDS)
         return;
     tick_read(f, v);

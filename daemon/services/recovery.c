@@ -19,8 +19,9 @@
 #include "services/service.h"
 #include "services/sql.h"
 
-#define CHECK_MS 2000
-#define AGAIN_MS 200
+#define CHECK_MS     2000
+#define AGAIN_MS     200
+#define ERROR_LOG_MS 60000
 
 struct recovery {
     const struct service *services;       /* ref */
@@ -41,6 +42,7 @@ struct recovery {
     bool raised;       /* the generation, and it was not said yet */
     int64_t gen;       /* highest of all kinds */
     bool checking;
+    struct log_limit error_log; /* recover.lua is tried for ever */
 };
 
 static void recover(struct recovery *r);
@@ -136,6 +138,7 @@ static void on_recovered(void *arg, enum redis_outcome outcome,
                          const struct redis_value *v)
 {
     struct recovery *r = arg;
+    uint64_t held;
     size_t len;
 
     r->recovering--;
@@ -147,8 +150,10 @@ static void on_recovered(void *arg, enum redis_outcome outcome,
         r->gen = gen > r->gen ? gen : r->gen;
         r->raised |= redis_value_int(redis_value_at(v, 1)) == 1;
     } else {
-        if (outcome == REDIS_ERROR || outcome == REDIS_FULL)
-            log_error("redis", "recover failed: %s", redis_value_str(v, &len));
+        if ((outcome == REDIS_ERROR || outcome == REDIS_FULL) &&
+            log_allow(&r->error_log, ERROR_LOG_MS, &held))
+            log_error("redis", "recover failed: %s (%llu more)",
+                      redis_value_str(v, &len), (unsigned long long)held);
         r->failed = true;
     }
     if (r->recovering == 0)
