@@ -144,7 +144,10 @@ class Daemon(Server):
     def answers(self):
         with contextlib.suppress(redis_py.RedisError):
             with contextlib.closing(self.client(timeout=5)) as client:
-                return client.ping()
+                try:
+                    return client.ping()
+                except redis_py.AuthenticationError:
+                    return True  # it wants a password
         return False
 
     def ready(self):
