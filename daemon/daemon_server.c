@@ -23,11 +23,18 @@ static size_t max_request(const struct options *o)
     return max < LEAST ? LEAST : (size_t)max;
 }
 
+/* A unix socket has a lock file; a name may stand for two addresses. */
+static int64_t other_fds(const struct options *o)
+{
+    return o->pg_connections + http_max_connections() +
+           2 * (o->listen.n + o->admin_listen.n);
+}
+
 struct server_limits daemon_limits(const struct options *o)
 {
     return (struct server_limits){
         .max_clients = o->max_clients,
-        .other_fds = o->pg_connections + HTTP_MAX_CONNECTIONS,
+        .other_fds = other_fds(o),
         .max_client_memory = o->max_client_memory,
         .max_pipeline = o->max_pipeline,
         .output_soft_bytes = o->output_soft_bytes,

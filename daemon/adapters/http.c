@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 #include <uv.h>
@@ -22,10 +23,13 @@
 #include "base/log.h"
 #include "base/mem.h"
 
-#define IDLE_TIMEOUT_S  10u
-#define BACKLOG         64
-#define LOG_INTERVAL_MS 10000
-#define PAUSE_MS        100 /* after something failed */
+#define IDLE_TIMEOUT_S     10u
+#define BACKLOG            64
+#define LOG_INTERVAL_MS    10000
+#define PAUSE_MS           100 /* after something failed */
+#define MAX_CONNECTIONS    64u
+#define MIN_CONNECTIONS    4u
+#define FDS_PER_CONNECTION 16 /* others get as many for each of ours */
 
 struct http {
     struct MHD_Daemon *daemon; /* owned */
@@ -35,6 +39,7 @@ struct http {
     const struct http_route *routes; /* ref */
     size_t n_routes;
     void *arg; /* ref */
+    unsigned max_connections;
     struct log_limit log_limit;
     bool complained; /* the library has, in this run */
 };
@@ -133,7 +138,7 @@ static bool is_full(const struct http *h)
     const union MHD_DaemonInfo *info =
         MHD_get_daemon_info(h->daemon, MHD_DAEMON_INFO_CURRENT_CONNECTIONS);
 
-    return info && info->num_connections >= HTTP_MAX_CONNECTIONS;
+    return info && info->num_connections >= h->max_connections;
 }
 
 /* At its limit the library stops watching the listener, and it looks whether
@@ -263,8 +268,22 @@ static struct MHD_Daemon *start_daemon(struct http *h)
     return MHD_start_daemon(
         MHD_USE_EPOLL | MHD_USE_ERROR_LOG, 0, NULL, NULL, on_request, h,
         MHD_OPTION_EXTERNAL_LOGGER, on_log, h, MHD_OPTION_LISTEN_SOCKET,
-        h->listen_fd, MHD_OPTION_CONNECTION_LIMIT, HTTP_MAX_CONNECTIONS,
+        h->listen_fd, MHD_OPTION_CONNECTION_LIMIT, h->max_connections,
         MHD_OPTION_CONNECTION_TIMEOUT, IDLE_TIMEOUT_S, MHD_OPTION_END);
+}
+
+/* By the hard limit, up to which the server raises the other. */
+unsigned http_max_connections(void)
+{
+    struct rlimit rl;
+    rlim_t share;
+
+    if (getrlimit(RLIMIT_NOFILE, &rl) < 0)
+        return MAX_CONNECTIONS;
+    share = rl.rlim_max / FDS_PER_CONNECTION;
+    if (share > MAX_CONNECTIONS)
+        return MAX_CONNECTIONS;
+    return share < MIN_CONNECTIONS ? MIN_CONNECTIONS : (unsigned)share;
 }
 
 struct http *http_new(struct uv_loop_s *loop, const struct address *a,
@@ -277,6 +296,7 @@ struct http *http_new(struct uv_loop_s *loop, const struct address *a,
     h->routes = routes;
     h->n_routes = n_routes;
     h->arg = arg;
+    h->max_connections = http_max_connections();
     h->listen_fd = listen_on(a, why);
     if (h->listen_fd < 0) {
         free(h);

@@ -19,7 +19,8 @@ struct http_route {
     int (*render)(void *arg, struct buf *body);
 };
 
-#define HTTP_MAX_CONNECTIONS 64u
+/* How many connections at a time: 64, fewer where descriptors are few. */
+unsigned http_max_connections(void);
 
 /* Listens on a TCP address (numeric host or `localhost`). NULL with the reason
  * in why. routes outlives it. Each connection is idle at most 10 s. */

@@ -12,9 +12,9 @@
 #include "base/mem.h"
 #include "core/metrics.h"
 
-/* Descriptors that clients never get, besides other_fds: listeners, backends
- * and their reconnects, log. (Out of descriptors, libuv accepts and closes
- * without a word, and libmicrohttpd spins.) */
+/* Descriptors that clients never get, besides other_fds: those of the loop, log,
+ * Redis, reconnects, look-ups of names, the few more admin clients. (Out of
+ * descriptors, libuv accepts and closes without a word.) */
 #define RESERVED_FDS 32
 #define TICK_MS      1000
 

@@ -82,14 +82,15 @@ def free_port():
 
 class Daemon(Server):
     """A likesyncd. Options are written `section_name=value`; with `tcp` it
-    also listens on 127.0.0.1, at `port`."""
+    also listens on 127.0.0.1, at `port`; `nofile` is its RLIMIT_NOFILE."""
 
     # Short, so that tests do not wait.
     DEFAULTS = {"flush_interval_ms": 50, "log_level": "info"}
 
     def __init__(self, bed, redis, pg, *, fault=None, wait="ready", tcp=False,
-                 **options):
+                 nofile=None, **options):
         super().__init__(bed, "daemon")
+        self.nofile = nofile
         self.socket = self.dir / "s"
         self.admin_socket = self.dir / "admin"
         self.config = self.dir / "likesyncd.conf"
@@ -133,7 +134,10 @@ class Daemon(Server):
         if not (BUILD / "likesyncd").exists():
             raise Failed(f"{BUILD}/likesyncd is not built: see tests/run.sh,"
                          " or set LIKESYNCD_BUILD")
-        self.spawn([BUILD / "likesyncd", "-c", self.config], env=env)
+        command = [BUILD / "likesyncd", "-c", self.config]
+        if self.nofile:
+            command = ["prlimit", f"--nofile={self.nofile}", *command]
+        self.spawn(command, env=env)
         if wait:
             self.wait_up(getattr(self, wait))
 
