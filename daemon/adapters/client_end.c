@@ -13,8 +13,7 @@
 /* NULL: nothing to log. */
 static const char *const why[END_COUNT] = {
     [END_OUTPUT] = "it does not read its replies (server.output_hard_bytes)",
-    [END_MEMORY] = "it is among those that hold most, and all together hold "
-                   "too much (server.max_client_memory)",
+    [END_MEMORY] = "all hold too much, it most (server.max_client_memory)",
     [END_BEFORE_AUTH] =
         "too many requests before AUTH (server.max_requests_before_auth)",
     [END_AUTH_TIMEOUT] = "no AUTH in time (server.auth_timeout)",
