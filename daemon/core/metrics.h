@@ -51,6 +51,8 @@
       "Requests of all kinds.")                                                \
     X(AUTH_FAILURES, COUNTER, "likesyncd_auth_failures_total", "",             \
       "Refused passwords.")                                                    \
+    X(AUTH_REFUSALS, GAUGE, "likesyncd_auth_refusals_waiting", "",             \
+      "Refused passwords that are not answered yet.")                          \
     X(CLIENTS, GAUGE, "likesyncd_clients", "", "Connected clients.")           \
     X(CLIENTS_ACCEPTED, COUNTER, "likesyncd_clients_accepted_total", "",       \
       "Clients that were let in.")                                             \

@@ -39,12 +39,18 @@ struct refusal {
 
 /* ---- refusals ---- */
 
+static void set_count(struct auth *a, size_t n)
+{
+    a->n_refusals = n;
+    metric_set(M_AUTH_REFUSALS, (double)n);
+}
+
 static void answer(struct auth *a, struct refusal *r)
 {
     struct session *s = request_session(r->rq);
 
     list_remove(&r->node);
-    a->n_refusals--;
+    set_count(a, a->n_refusals - 1);
     if (s)
         s->refused = false;
     request_done(r->rq);
@@ -76,7 +82,7 @@ static void answer_later(struct auth *a, struct request *rq)
     r->since_ms = clock_monotonic_ms();
     request_session(rq)->refused = true;
     list_push_back(&a->refusals, &r->node);
-    a->n_refusals++;
+    set_count(a, a->n_refusals + 1);
     if (a->n_refusals > REFUSALS_MAX)
         answer(a, LIST_ENTRY(a->refusals.next, struct refusal, node));
     if (!timer_active(a->timer))

@@ -162,6 +162,7 @@ def test_a_guess_holds_up_nobody_else(start):
             guesser.read()
         # What is behind it has not even been looked at.
         assert failures(daemon) == 20
+        assert daemon.metrics()["likesyncd_auth_refusals_waiting"] == 20
 
 
 def test_the_delay_is_reloaded(start):
@@ -200,6 +201,8 @@ def test_guessers_that_go_leave_nothing(start):
     wait_for(lambda: failures(daemon) == 50, what="all guesses")
     wait_for(lambda: daemon.metrics()["likesyncd_clients"] == 0,
              what="the clients to be gone")
+    wait_for(lambda: daemon.metrics()["likesyncd_auth_refusals_waiting"] == 0,
+             what="the end of the delay")
 
 
 # ---- the admin listener ----
