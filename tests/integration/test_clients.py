@@ -147,13 +147,11 @@ class Program:
 
 # ---- the tests ----
 
-def check_connection(client, daemon, password):
+def check_connection(client, daemon):
     """What the daemon knows of the client while it is connected."""
-    with daemon.client() as other:
-        if password:
-            other.execute_command("AUTH", password)
-        others = [seen for seen in other.client_list()
-                  if int(seen["id"]) != other.client_id()]
+    with daemon.admin() as admin:
+        others = [seen for seen in admin.client_list()
+                  if int(seen["id"]) != admin.client_id()]
     assert len(others) == client.connected, others
     for seen in others:
         assert int(seen["resp"]) == client.proto, seen
@@ -198,7 +196,7 @@ def test_client(client_environment, bed, redis, pg, password, capsys):
         PORT=str(daemon.port), PASSWORD=password)
     with Program(bed, client.command, environment) as program:
         program.wait_restart()
-        check_connection(client, daemon, password)
+        check_connection(client, daemon)
         daemon.restart()
         program.go_on()
         printed = program.printed()
