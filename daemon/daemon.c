@@ -21,6 +21,7 @@
 #include "base/mem.h"
 #include "core/metrics.h"
 #include "core/secret.h"
+#include "services/client_list.h"
 #include "services/flushers.h"
 
 #define STATUS_MS  1000
@@ -233,6 +234,7 @@ void daemon_free(struct daemon *d)
     timer_free(d->status);
     timer_free(d->watchdog);
     timer_free(d->stop_timer);
+    client_list_free(d->commands.client_list);
     daemon_services_free(d);
     http_free(d->http);
     auth_free(d->auth);

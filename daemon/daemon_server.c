@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "core/metrics.h"
+#include "services/client_list.h"
 
 /* ---- RESP ---- */
 
@@ -108,6 +109,7 @@ int daemon_server_start(struct daemon *d)
              (unsigned long long)random_u64());
     d->server = server_new(&d->loop, &config);
     d->commands.server = d->server;
+    d->commands.client_list = client_list_new(&d->loop, d->server);
     if (listen_all(d, &d->options->listen, false) != 0 ||
         listen_all(d, &d->options->admin_listen, true) != 0)
         return -1;

@@ -38,28 +38,48 @@ static struct client *client_new(struct listener *l)
     return c;
 }
 
-static void format_peer(const struct listener *l, const struct client *c,
-                        char *out, size_t size)
+static void format_address(const struct sockaddr_storage *ss, char *out,
+                           size_t size)
 {
-    struct sockaddr_storage ss;
-    const struct sockaddr_in6 *in6 = (const void *)&ss;
-    const struct sockaddr_in *in = (const void *)&ss;
-    int len = sizeof(ss);
+    const struct sockaddr_in6 *in6 = (const void *)ss;
+    const struct sockaddr_in *in = (const void *)ss;
     char name[64] = "?";
 
-    if (l->is_unix) {
-        snprintf(out, size, "%s:0", l->path);
-        return;
-    }
-    if (uv_tcp_getpeername(&c->u.tcp, (struct sockaddr *)&ss, &len) < 0) {
-        snprintf(out, size, "?:0");
-    } else if (ss.ss_family == AF_INET6) {
+    if (ss->ss_family == AF_INET6) {
         uv_ip6_name(in6, name, sizeof(name));
         snprintf(out, size, "[%s]:%d", name, ntohs(in6->sin6_port));
     } else {
         uv_ip4_name(in, name, sizeof(name));
         snprintf(out, size, "%s:%d", name, ntohs(in->sin_port));
     }
+}
+
+static void format_peer(const struct listener *l, const struct client *c,
+                        char *out, size_t size)
+{
+    struct sockaddr_storage ss;
+    int len = sizeof(ss);
+
+    if (l->is_unix)
+        snprintf(out, size, "%s:0", l->path);
+    else if (uv_tcp_getpeername(&c->u.tcp, (struct sockaddr *)&ss, &len) < 0)
+        snprintf(out, size, "?:0");
+    else
+        format_address(&ss, out, size);
+}
+
+/* On a unix socket both ends have the socket's path, as in Redis. */
+void server_local_address(const struct client *c, char *out, size_t size)
+{
+    struct sockaddr_storage ss;
+    int len = sizeof(ss);
+
+    if (c->u.handle.type == UV_NAMED_PIPE)
+        snprintf(out, size, "%s", c->session.addr);
+    else if (uv_tcp_getsockname(&c->u.tcp, (struct sockaddr *)&ss, &len) < 0)
+        snprintf(out, size, "?:0");
+    else
+        format_address(&ss, out, size);
 }
 
 static void client_open(struct listener *l, struct client *c)

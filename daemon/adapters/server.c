@@ -122,19 +122,6 @@ size_t server_pending(const struct server *s)
     return s->n_pending;
 }
 
-size_t server_clients(const struct server *s)
-{
-    return s->n_clients;
-}
-
-void server_each_session(struct server *s,
-                         void (*fn)(void *arg, const struct session *),
-                         void *arg)
-{
-    LIST_FOREACH(node, &s->clients)
-        fn(arg, &LIST_ENTRY(node, struct client, node)->session);
-}
-
 int server_port(const struct server *s, int index)
 {
     LIST_FOREACH(node, &s->listeners) {

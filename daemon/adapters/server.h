@@ -90,10 +90,34 @@ void server_stop_listening(struct server *s);
 /* Requests under way over all clients. */
 size_t server_pending(const struct server *s);
 size_t server_clients(const struct server *s);
-/* Calls fn for each client that is open. */
-void server_each_session(struct server *s,
-                         void (*fn)(void *arg, const struct session *),
-                         void *arg);
+/* How many there may be: limits.max_clients within RLIMIT_NOFILE. */
+int64_t server_max_clients(const struct server *s);
+/* Calls fn for up to `max` open clients with a higher id, by rising id; returns
+ * for how many. Takes a look at each client before them. */
+size_t server_sessions_after(struct server *s, uint64_t id, size_t max,
+                             void (*fn)(void *arg, const struct session *),
+                             void *arg);
+/* NULL when there is none. Takes a look at each client before it. */
+const struct session *server_session_by_id(struct server *s, uint64_t id);
+
+/* What a client has and does just now. */
+struct session_usage {
+    int fd;
+    bool is_unix;
+    bool closing; /* once its last replies are sent */
+    bool reads;
+    bool writes;          /* waits until the kernel takes more */
+    char local_addr[128]; /* as session.addr, of our end */
+    uint64_t idle_ms;
+    size_t in_bytes; /* of a request that is not complete */
+    size_t in_free_bytes;
+    size_t out_bytes;     /* replies not yet taken by the kernel */
+    size_t held_requests; /* under way, or done behind one that is not */
+    size_t held_bytes;    /* replies that wait for an earlier one */
+    size_t memory_bytes;
+};
+void session_usage(const struct session *s, struct session_usage *u_r);
+
 /* Closes everything; requests still under way may be finished later, into the
  * void. Memory goes after the last of both. */
 void server_free(struct server *s);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* What the files of the server share: server.c (lifetime, limits), listener.c
- * (sockets), accept.c (new clients), client.c (reading, writing, backpressure),
- * client_memory.c (what they hold), client_end.c (how they end), request.c
- * (order).
+ * (sockets), accept.c (new clients), sessions.c (a look at them), client.c
+ * (reading, writing, backpressure), client_memory.c (what they hold),
+ * client_end.c (how they end), request.c (order).
  *
  * Lifetimes: a server goes when its last handle is closed and its last request
  * is done; a client goes in its close callback; a request goes when it is done
@@ -139,6 +139,7 @@ int listener_port(const struct listener *l); /* TCP only */
 
 /* accept.c */
 void client_accept(struct listener *l);
+void server_local_address(const struct client *c, char *out, size_t size);
 
 /* client.c */
 void client_start(struct client *c);

@@ -45,6 +45,15 @@ int num_parse_i64(const char *s, size_t len, int64_t *v_r)
     return 0;
 }
 
+int num_parse_redis(const char *s, size_t len, int64_t *v_r)
+{
+    size_t sign = len > 0 && s[0] == '-';
+
+    if (len > 1 && s[sign] == '0')
+        return -1;
+    return num_parse_i64(s, len, v_r);
+}
+
 /* The first six decimals; the others must be digits too. */
 static int parse_decimals(const char *s, size_t len, uint64_t *us_r)
 {

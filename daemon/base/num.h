@@ -13,6 +13,8 @@
  * accepted. */
 MUST_CHECK int num_parse_i64(const char *s, size_t len, int64_t *v_r);
 MUST_CHECK int num_parse_u64(const char *s, size_t len, uint64_t *v_r);
+/* As Redis has its integers, in one spelling only: no leading zeros, no -0. */
+MUST_CHECK int num_parse_redis(const char *s, size_t len, int64_t *v_r);
 
 /* Unix seconds with optional decimals ("1700000000", "1700000000.25") as
  * microseconds; digits after the sixth are cut. 0, or -1 when malformed,

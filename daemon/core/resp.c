@@ -125,7 +125,7 @@ static int read_length(struct resp_parser *p, const struct resp_limits *limits,
     const char *digits = data + p->pos + 1;
     size_t n = end - p->pos - 2;
     if (n == 0 || digits[n - 1] != '\r' ||
-        num_parse_i64(digits, n - 1, n_r) != 0)
+        num_parse_redis(digits, n - 1, n_r) != 0)
         return fail(p, words->invalid);
     p->pos = end;
     return 1;
@@ -157,8 +157,7 @@ static int begin_array(struct resp_parser *p, const struct resp_limits *limits,
 static int fail_not_bulk(struct resp_parser *p, char got)
 {
     snprintf(p->why_text, sizeof(p->why_text),
-             "Protocol error: expected '$', got '%c'",
-             got >= ' ' && got <= '~' ? got : '?');
+             "Protocol error: expected '$', got '%c'", got);
     return fail(p, p->why_text);
 }
 

@@ -90,6 +90,8 @@ void resp_bulk_str(struct buf *b, const char *s);
 void resp_array(struct buf *b, size_t n);
 /* A map in RESP3, an array of 2n in RESP2. */
 void resp_map(struct buf *b, int proto, size_t n);
+/* A set in RESP3, an array in RESP2. */
+void resp_set(struct buf *b, int proto, size_t n);
 void resp_null(struct buf *b, int proto);
 /* An argument for messages: at most 128 bytes of it, "..." if there are more,
  * with bytes that are not printable ASCII shown as '?'. Returns out. */

@@ -66,6 +66,11 @@ void resp_map(struct buf *b, int proto, size_t n)
         resp_array(b, 2 * n);
 }
 
+void resp_set(struct buf *b, int proto, size_t n)
+{
+    put_line(b, proto >= 3 ? '~' : '*', (int64_t)n);
+}
+
 void resp_null(struct buf *b, int proto)
 {
     buf_puts(b, proto >= 3 ? "_\r\n" : "$-1\r\n");

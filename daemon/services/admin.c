@@ -34,11 +34,15 @@ static void on_drained(void *arg, enum drain_result result)
     request_done(rq);
 }
 
-static void flusher_cmd_drain(struct commands *c, struct request *rq, int argc,
-                              const struct resp_arg *argv)
+void cmd_flusher_drain(struct commands *c, struct request *rq, int argc,
+                       const struct resp_arg *argv)
 {
     int64_t ms = DRAIN_DEFAULT_MS;
 
+    if (argc > 3) {
+        reply_arity(rq, "flusher|drain");
+        return;
+    }
     if (argc == 3 && (num_parse_i64(argv[2].data, argv[2].len, &ms) != 0 ||
                       ms < 1 || ms > DRAIN_MAX_MS)) {
         resp_error(request_reply(rq),
@@ -72,12 +76,15 @@ static void put_numbers(struct buf *b, const char *kind,
     put_number(b, kind, "synced_through_us", st->stored_us);
 }
 
-static void flusher_cmd_status(struct commands *c, struct request *rq)
+void cmd_flusher_status(struct commands *c, struct request *rq, int argc,
+                        const struct resp_arg *argv)
 {
     const struct engine *e = &c->services[0].engine;
     struct buf *b = request_reply(rq);
     struct flusher_status st;
 
+    (void)argc;
+    (void)argv;
     flushers_status(c->services, &st);
     resp_map(b, request_proto(rq), 6 + STATUS_FIELDS * (1 + EDGE_COUNT));
     reply_put_text(b, "version", LIKESYNCD_VERSION);
@@ -94,27 +101,20 @@ static void flusher_cmd_status(struct commands *c, struct request *rq)
     request_done(rq);
 }
 
-void cmd_flusher(struct commands *c, struct request *rq, int argc,
-                 const struct resp_arg *argv)
+void cmd_flusher_pause(struct commands *c, struct request *rq, int argc,
+                       const struct resp_arg *argv)
 {
-    const struct resp_arg *sub = &argv[1];
-    char shown[RESP_SHOW_MAX];
+    (void)argc;
+    (void)argv;
+    flushers_pause(c->services);
+    reply_ok(rq);
+}
 
-    if (resp_arg_is(sub, "DRAIN") && argc <= 3) {
-        flusher_cmd_drain(c, rq, argc, argv);
-    } else if (resp_arg_is(sub, "PAUSE") && argc == 2) {
-        flushers_pause(c->services);
-        reply_ok(rq);
-    } else if (resp_arg_is(sub, "RESUME") && argc == 2) {
-        flushers_resume(c->services);
-        reply_ok(rq);
-    } else if (resp_arg_is(sub, "STATUS") && argc == 2) {
-        flusher_cmd_status(c, rq);
-    } else {
-        resp_error(request_reply(rq),
-                   "ERR unknown FLUSHER request '%s' with %d arguments: "
-                   "expected DRAIN [timeout-ms], PAUSE, RESUME or STATUS",
-                   resp_show(sub, shown), argc - 2);
-        request_done(rq);
-    }
+void cmd_flusher_resume(struct commands *c, struct request *rq, int argc,
+                        const struct resp_arg *argv)
+{
+    (void)argc;
+    (void)argv;
+    flushers_resume(c->services);
+    reply_ok(rq);
 }

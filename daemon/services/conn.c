@@ -29,18 +29,6 @@ void cmd_echo(struct commands *c, struct request *rq, int argc,
     request_done(rq);
 }
 
-/* Redis takes an integer in one spelling only: no leading zeros. */
-static int parse_int(const struct resp_arg *a, int64_t *v_r)
-{
-    size_t sign = a->len > 0 && a->data[0] == '-';
-
-    if (a->len - sign > 1 && a->data[sign] == '0')
-        return -1;
-    if (sign && a->len == 2 && a->data[1] == '0')
-        return -1;
-    return num_parse_i64(a->data, a->len, v_r);
-}
-
 void cmd_select(struct commands *c, struct request *rq, int argc,
                 const struct resp_arg *argv)
 {
@@ -48,7 +36,7 @@ void cmd_select(struct commands *c, struct request *rq, int argc,
 
     (void)c;
     (void)argc;
-    if (parse_int(&argv[1], &db) != 0)
+    if (num_parse_redis(argv[1].data, argv[1].len, &db) != 0)
         resp_error(request_reply(rq),
                    "ERR value is not an integer or out of range");
     else if (db < INT32_MIN || db > INT32_MAX)
@@ -106,15 +94,15 @@ struct hello {
     int64_t proto;
 };
 
+static const struct resp_arg client_names = {"Client names", 12};
+
 /* False when an error was put. */
 static bool hello_parse(struct request *rq, int argc,
                         const struct resp_arg *argv, struct hello *h)
 {
-    char shown[RESP_SHOW_MAX];
-
     if (argc < 2)
         return true;
-    if (parse_int(&argv[1], &h->proto) != 0) {
+    if (num_parse_redis(argv[1].data, argv[1].len, &h->proto) != 0) {
         resp_error(request_reply(rq),
                    "ERR Protocol version is not an integer or out of range");
         return false;
@@ -130,10 +118,12 @@ static bool hello_parse(struct request *rq, int argc,
             i += 2;
         } else if (resp_arg_is(&argv[i], "SETNAME") && argc - i > 1) {
             h->name = &argv[++i];
+            if (!client_text_fits(rq, h->name, &client_names))
+                return false;
         } else {
             resp_error(request_reply(rq),
-                       "ERR Syntax error in HELLO option '%s'",
-                       resp_show(&argv[i], shown));
+                       "ERR Syntax error in HELLO option '%.*s'",
+                       (int)argv[i].len, argv[i].data);
             return false;
         }
     }
@@ -171,10 +161,8 @@ static bool hello_apply(struct commands *c, struct request *rq,
         reply_hello_no_auth(rq);
         return false;
     }
-    if (h->name && !client_set_text(rq, s->name, h->name, "Client names")) {
-        request_done(rq);
-        return false;
-    }
+    if (h->name)
+        client_set_text(s->name, h->name);
     if (h->proto)
         s->proto = (int)h->proto;
     return true;

@@ -5,10 +5,21 @@
 #include "services/commands.h"
 #include "services/verify.h"
 
-static void verify_cmd_start(struct commands *c, struct request *rq,
-                             bool repair)
+void cmd_verify_start(struct commands *c, struct request *rq, int argc,
+                      const struct resp_arg *argv)
 {
-    if (verify_start(c->verify, repair) != 0)
+    bool repair = argc == 3 && resp_arg_is(&argv[2], "REPAIR");
+    char shown[RESP_SHOW_MAX];
+
+    if (argc > 3) {
+        reply_arity(rq, "verify|start");
+        return;
+    }
+    if (argc == 3 && !repair)
+        resp_error(request_reply(rq),
+                   "ERR unknown option '%s': expected REPAIR",
+                   resp_show(&argv[2], shown));
+    else if (verify_start(c->verify, repair) != 0)
         resp_error(request_reply(rq),
                    "ERR a verification is running: see VERIFY STATUS, or "
                    "VERIFY STOP");
@@ -26,11 +37,14 @@ static void put_part(struct buf *b, const char *part, const char *what,
     reply_put_int(b, name, v);
 }
 
-static void verify_cmd_status(struct commands *c, struct request *rq)
+void cmd_verify_status(struct commands *c, struct request *rq, int argc,
+                       const struct resp_arg *argv)
 {
     struct buf *b = request_reply(rq);
     struct verify_status st;
 
+    (void)argc;
+    (void)argv;
     verify_status(c->verify, &st);
     resp_map(b, request_proto(rq), 7 + 3 * VERIFY_PARTS + st.n_shown);
     reply_put_text(b, "state", job_state_name(st.state));
@@ -50,28 +64,11 @@ static void verify_cmd_status(struct commands *c, struct request *rq)
     request_done(rq);
 }
 
-void cmd_verify(struct commands *c, struct request *rq, int argc,
-                const struct resp_arg *argv)
+void cmd_verify_stop(struct commands *c, struct request *rq, int argc,
+                     const struct resp_arg *argv)
 {
-    const struct resp_arg *sub = &argv[1];
-    char shown[RESP_SHOW_MAX];
-
-    if (resp_arg_is(sub, "START") && argc == 2) {
-        verify_cmd_start(c, rq, false);
-    } else if (resp_arg_is(sub, "START") && argc == 3 &&
-               resp_arg_is(&argv[2], "REPAIR")) {
-        verify_cmd_start(c, rq, true);
-    } else if (resp_arg_is(sub, "STATUS") && argc == 2) {
-        verify_cmd_status(c, rq);
-    } else if (resp_arg_is(sub, "STOP") && argc == 2) {
-        verify_stop(c->verify);
-        reply_ok(rq);
-    } else {
-        resp_error(
-            request_reply(rq),
-            "ERR unknown VERIFY request '%s' with %d arguments: expected "
-            "START [REPAIR], STATUS or STOP",
-            resp_show(sub, shown), argc - 2);
-        request_done(rq);
-    }
+    (void)argc;
+    (void)argv;
+    verify_stop(c->verify);
+    reply_ok(rq);
 }

@@ -327,7 +327,7 @@ BAD = [
     ("LIKES 7 42", "unknown command 'LIKES', with args beginning with: "
                    "'7' '42'"),
     ("LIK 7 42", "unknown command 'LIK'"),
-    ([b"LIKE\x00x", "7", "42"], r"unknown command 'LIKE\?x', with args"),
+    ([b"LIKE\x00x", "7", "42"], "unknown command 'LIKE', with args"),
     ("SET a b", "unknown command 'SET', with args"),
     ("DEL post_set", "unknown command 'DEL'"),
     ([""], "unknown command ''"),
@@ -338,7 +338,7 @@ BAD = [
     ("CONFIG REWRITE", "unknown subcommand 'REWRITE'"),
     (["CLIENT", "SETNAME", "n" * 129], "Client names cannot be longer than "
                                        "128 bytes"),
-    ("COMMAND LIST", "unknown subcommand 'LIST'"),
+    ("COMMAND LIST nonsense", "syntax error"),
     ("SELECT 1", "DB index is out of range"),
     ("SELECT x", "value is not an integer or out of range"),
     ("HELLO 4", "unsupported protocol version"),
@@ -471,7 +471,9 @@ def test_the_flusher_answers_on_its_own_listener_only(stack, quiet, wire):
     for line in ("FLUSHER STATUS", "FLUSHER RESUME", "FLUSHER DRAIN",
                  "flusher nonsense"):
         reply = wire.call(*words(line)).decode()
-        assert reply.startswith("-NOPERM ") and "admin" in reply, line
+        assert reply.startswith(
+            "-NOPERM this user has no permissions to run the 'flusher' "
+            "command") and "admin" in reply, line
     with stack.daemon.admin() as admin:
         assert admin.execute_command("FLUSHER", "STATUS")
     assert stack.state() == before
@@ -504,11 +506,13 @@ def test_flusher_replies(stack, wire, post, proto):
     ("FLUSHER DRAIN -5", "expected milliseconds from 1 to"),
     ("FLUSHER DRAIN soon", "expected milliseconds from 1 to"),
     ("FLUSHER DRAIN 99999999999", "expected milliseconds from 1 to"),
-    ("FLUSHER DRAIN 1 2", "expected DRAIN"),
-    ("FLUSHER STOP", "'STOP'.* expected DRAIN .*STATUS"),
-    ("FLUSHER PAUSE now", "expected DRAIN"),
-    ("FLUSHER RESUME now", "expected DRAIN"),
-    ("FLUSHER STATUS now", "expected DRAIN"),
+    ("FLUSHER DRAIN 1 2", "wrong number of arguments for 'flusher.drain'"),
+    ("FLUSHER STOP", "unknown subcommand 'STOP'. Try FLUSHER HELP"),
+    ("FLUSHER PAUSE now", "wrong number of arguments for 'flusher.pause'"),
+    ("FLUSHER RESUME now", "wrong number of arguments for 'flusher.resume'"),
+    ("FLUSHER STATUS now", "wrong number of arguments for 'flusher.status'"),
+    ("VERIFY START now", "unknown option 'now': expected REPAIR"),
+    ("VERIFY START REPAIR now", "wrong number of arguments for 'verify.start"),
 ])
 def test_bad_flusher_requests(stack, line, expected):
     with Wire(stack.daemon.admin_socket) as admin:
@@ -534,75 +538,7 @@ def test_a_drain_says_when_its_time_is_over(bed, redis, pg):
     assert pg.value("SELECT count(*) FROM user_like_post") == 1
 
 
-# ---- connection commands, compared with Redis ----
-
-SAME_AS_REDIS = [
-    "PING", "PING hello", "PING a b", ["PING", ""], "ECHO hello", "ECHO",
-    "ECHO a b", ["ECHO", b"\x00\r\n\xff"], "SELECT 0", "SELECT 1",
-    "SELECT -1", "SELECT x", "SELECT 00", "SELECT -0", "SELECT",
-    "SELECT 0 0", "SELECT 2147483648", "SELECT 99999999999999999999",
-    ["SELECT", ""], "AUTH", "AUTH x", "AUTH default x", "AUTH bob x",
-    "AUTH a b c", "HELLO 4", "HELLO 1", "HELLO x", "HELLO 02", "HELLO -1",
-    "HELLO 99999999999999999999", "HELLO 2 NOPE", "HELLO 2 AUTH a",
-    "HELLO 2 AUTH bob x", "HELLO 2 SETNAME", ["HELLO", "2", "SETNAME", "a b"],
-    "CLIENT", "CLIENT NOPE", "CLIENT nope a b", "CLIENT SETNAME",
-    "CLIENT SETNAME a b", "CLIENT SETNAME name", "CLIENT GETNAME",
-    "CLIENT GETNAME x", "CLIENT ID x", "CLIENT INFO x", "CLIENT LIST x",
-    ["CLIENT", "SETNAME", "a b"], ["CLIENT", "SETNAME", ""],
-    "CLIENT GETNAME", "COMMAND NOPE", "COMMAND COUNT x",
-    "COMMAND INFO nonsense", "COMMAND DOCS nonsense", "CONFIG",
-    "CONFIG NOPE", "CONFIG GET", "CONFIG GET nonsense", "CONFIG GET save",
-    "CONFIG GET appendonly", "CONFIG GET databases", "INFO nonsense",
-    ["COMMAND", "INFO", b"ping\x00x"],
-    "READONLY", "READONLY x", "RESET x", "RESET", "PING", "NOPE", "nope",
-    "NOPE a", "nope a b c", ["NOPE", ""], [""], ["NOPE", "a" * 300],
-    ["NOPE"] + ["abc"] * 60, ["NOPE"] + ["x" * 60] * 4, "QUIT",
-]
-
-
-@pytest.fixture(scope="module")
-def plain_redis(session_bed):
-    """One like the daemon claims to be: one database, no AOF, no cluster."""
-    with harness.Bed() as bed:
-        yield bed.redis(databases="1", appendonly="no")
-
-
-@pytest.mark.parametrize("proto", [2, 3])
-def test_connection_commands_answer_as_redis(stack, plain_redis, proto):
-    with Wire(plain_redis.socket) as model, stack.wire() as wire:
-        for each in (model, wire):
-            each.call("HELLO", proto, "SETNAME", "me")
-        for line in SAME_AS_REDIS:
-            request = request_of(line)
-            assert wire.call(*request) == model.call(*request), line
-        assert wire.closed()
-
-
-@pytest.mark.parametrize("proto", [2, 3])
-def test_hello(stack, plain_redis, proto):
-    """The same fields as Redis; clients look at them."""
-    def fields(wire, *arguments):
-        head, *rest = wire.call("HELLO", *arguments).split(b"\r\n")
-        assert head == (b"*14" if proto == 2 else b"%7")
-        # Without the list of modules: newer Redis brings some.
-        rest = rest[:rest.index(b"modules") + 1]
-        return [part for part in rest if not part.startswith((b"$", b":"))]
-    with Wire(plain_redis.socket) as model, stack.wire() as wire:
-        expected = fields(model, proto, "SETNAME", "me")
-        got = fields(wire, proto, "SETNAME", "me")
-        version = expected.index(b"version") + 1
-        assert re.fullmatch(rb"\d+\.\d+\.\d+", got[version])
-        got[version] = expected[version]
-        assert got == expected
-        assert fields(wire)[0] == b"server"
-        assert wire.call("CLIENT", "GETNAME") == b"$2\r\nme\r\n"
-        # Back and forth in one connection.
-        assert wire.call("HELLO", 5 - proto)[:1] == \
-            (b"%" if proto == 2 else b"*")
-        null = b"$-1\r\n" if proto == 3 else b"_\r\n"
-        wire.call("CLIENT", "SETNAME", "")
-        assert wire.call("CLIENT", "GETNAME") == null
-
+# ---- connection commands; test_redis_words.py compares them with Redis ----
 
 def test_reset_makes_a_connection_as_new(wire):
     wire.call("HELLO", 3, "SETNAME", "me")
@@ -629,7 +565,7 @@ def test_client_subcommands(stack, wire):
         assert wire.call("CLIENT", "SETINFO", "COLOUR", "red") == \
             b"-ERR Unrecognized option 'COLOUR'\r\n"
         assert wire.call("CLIENT", "SETINFO", "LIB-NAME", "a b") == \
-            b"-ERR lib-name cannot contain spaces, newlines or special " \
+            b"-ERR LIB-NAME cannot contain spaces, newlines or special " \
             b"characters.\r\n"
         info = wire.call("CLIENT", "INFO").decode()
         assert f"id={first} " in info and f"id={second} " not in info
@@ -639,40 +575,6 @@ def test_client_subcommands(stack, wire):
         assert f"id={first} " in listed and f"id={second} " in listed
         wire.call("HELLO", 3)
         assert wire.call("CLIENT", "LIST").startswith(b"=")
-
-
-@pytest.mark.parametrize("command", ["CLIENT", "CONFIG", "COMMAND"])
-def test_help_is_where_errors_point_to(wire, command):
-    reply = wire.call(command, "HELP").split(b"\r\n")
-    assert reply[0] == b"*%d" % (len(reply) - 2)
-    assert reply[1].startswith(b"+" + command.encode() + b" <subcommand>")
-    assert reply[-2] == b"+HELP"
-    for line in reply[2:-2]:
-        subcommand = line[1:].split()[0]
-        answer = wire.call(command, subcommand, "a", "b", "c", "d", "e")
-        assert b"unknown subcommand" not in answer
-
-
-@pytest.mark.parametrize("proto", [2, 3])
-def test_command_tells_of_all_commands(wire, proto):
-    wire.call("HELLO", proto)
-    count = int(wire.call("COMMAND", "COUNT")[1:])
-    listed = wire.call("COMMAND")
-    assert listed.startswith(b"*%d\r\n*10\r\n" % count)
-    docs = wire.call("COMMAND", "DOCS")
-    for name in ("like unlike liked likecount likers likedposts "
-                 "follow unfollow following "
-                 "followers fans relation mutuals common followcount "
-                 "flusher adopt verify ping echo hello auth "
-                 "select client command config info readonly reset "
-                 "quit").split():
-        word = b"$%d\r\n%s\r\n" % (len(name), name.encode())
-        assert word in listed and word in docs
-        assert wire.call("COMMAND", "INFO", name.upper())[:4] == b"*1\r\n"
-        count -= 1
-    assert count == 0
-    assert wire.call("COMMAND", "DOCS", "like").startswith(
-        b"%1\r\n$4\r\nlike\r\n%" if proto == 3 else b"*2\r\n$4\r\nlike\r\n*")
 
 
 def test_names_end_where_they_say(wire):
@@ -701,7 +603,7 @@ def test_info_is_what_clients_wait_for(wire):
 
 @pytest.fixture(scope="module")
 def locked(session_bed, cluster, tmp_path_factory):
-    """A daemon with a password, and a Redis with the same one."""
+    """A daemon with a password."""
     file = tmp_path_factory.mktemp("secret") / "password"
     file.write_text(PASSWORD + "\n")
     database = cluster.create_database()
@@ -710,46 +612,15 @@ def locked(session_bed, cluster, tmp_path_factory):
         daemon = bed.daemon(redis, database, wait=None, tcp=True,
                             server_password_file=file,
                             server_auth_delay_ms=0)
-        daemon.wait_up(lambda: daemon.http("/healthz")[0] == 200)
-        model = bed.redis(appendonly="no")
-        model.client().config_set("requirepass", PASSWORD)
-        yield daemon, redis, model
+        daemon.wait_up(lambda: daemon.http("/healthz")[0] == 200 and all(
+            daemon.metrics()[f"likesyncd_{name}_up"] == 1
+            for name in ("redis", "postgres")))
+        yield daemon, redis
     database.drop()
 
 
-LOCKED = [
-    "PING", "ECHO a", "SELECT 0", "INFO", "COMMAND", "CLIENT ID",
-    "CONFIG GET save", "READONLY", "AUTH", "AUTH wrong", "AUTH default wrong",
-    ["AUTH", "bob", PASSWORD], ["AUTH", ""], "AUTH a b c", "HELLO", "HELLO 2",
-    "HELLO 3", "HELLO 3 AUTH default wrong", ["HELLO", "3", "AUTH", "bob",
-                                              PASSWORD],
-    "HELLO 4", "HELLO 3 NOPE", "RESET", "PING",
-    ["AUTH", PASSWORD[:-1]], ["AUTH", PASSWORD + "x"],
-    ["AUTH", PASSWORD * 2],
-    ["AUTH", PASSWORD], "PING", "RESET", "PING",
-    ["AUTH", "default", PASSWORD], "PING", "AUTH wrong", "PING", "RESET",
-]
-
-
-@pytest.mark.parametrize("where", ["unix", "tcp"])
-def test_auth_as_redis(locked, where):
-    daemon, redis, model = locked
-    address = daemon.socket if where == "unix" else ("127.0.0.1", daemon.port)
-    with Wire(model.socket) as expected, Wire(address) as wire:
-        for line in LOCKED:
-            request = request_of(line)
-            # Redis 7.2 puts <proto> where it belongs, 7.0 did not yet.
-            assert wire.call(*request).replace(b" <proto>", b"") == \
-                expected.call(*request).replace(b" <proto>", b""), line
-    with Wire(address) as wire:
-        wire.call("HELLO", 3)
-        assert wire.call("LIKE", 1, 1)[:8] == b"-NOAUTH "
-        assert wire.call("HELLO", 3, "AUTH", "default", PASSWORD)[:1] == b"%"
-        assert wire.call("LIKE", 1, 1)[:1] == b":"
-
-
 def test_nothing_without_auth(locked):
-    daemon, redis, _ = locked
+    daemon, redis = locked
     keys = redis.client()
 
     def data():
@@ -760,8 +631,8 @@ def test_nothing_without_auth(locked):
     before = data()
     with Wire(daemon.socket) as wire:
         for line in ("LIKE 7 42", "UNLIKE 7 42", "LIKED 7 42", "LIKECOUNT 42",
-                     "LIKE", "LIKE x y", "NOPE", "FLUSHER STATUS",
-                     "CLIENT LIST"):
+                     "LIKE x y", "FLUSHER STATUS", "CLIENT LIST", "COMMAND",
+                     "INFO"):
             assert wire.call(*words(line)) == \
                 b"-NOAUTH Authentication required.\r\n", line
         assert wire.call("AUTH", "wrong") == \
@@ -774,7 +645,7 @@ def test_nothing_without_auth(locked):
 
 
 def test_quit_and_the_admin_listener_need_no_password(locked):
-    daemon, _, _ = locked
+    daemon, _ = locked
     with Wire(daemon.socket) as wire:
         assert wire.call("QUIT") == b"+OK\r\n"
         assert wire.closed()
@@ -783,7 +654,7 @@ def test_quit_and_the_admin_listener_need_no_password(locked):
 
 def test_limits_before_auth(locked):
     """Redis' limits for strangers: 10 arguments of 16 KiB."""
-    daemon, _, _ = locked
+    daemon, _ = locked
     for data, reason in ((b"*11\r\n", b"unauthenticated multibulk length"),
                          (b"*2\r\n$16385\r\n",
                           b"unauthenticated bulk length")):

@@ -374,6 +374,20 @@ static void test_num_i64(void **state)
     assert_int_equal(num_parse_i64(NULL, 0, &v), -1);
 }
 
+static void test_redis_has_one_spelling(void **state)
+{
+    static const char *const bad[] = {"", "-", "00", "01", "-0", "-01", "+1"};
+    int64_t v;
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++)
+        assert_int_equal(num_parse_redis(bad[i], strlen(bad[i]), &v), -1);
+    assert_int_equal(num_parse_redis("0", 1, &v), 0);
+    assert_int_equal(v, 0);
+    assert_int_equal(num_parse_redis("-10", 3, &v), 0);
+    assert_int_equal(v, -10);
+}
+
 static void test_num_u64(void **state)
 {
     uint64_t v = 77;
@@ -657,6 +671,7 @@ int main(void)
         cmocka_unit_test(test_map_against_oracle),
         cmocka_unit_test(test_map_spreads),
         cmocka_unit_test(test_num_i64),
+        cmocka_unit_test(test_redis_has_one_spelling),
         cmocka_unit_test(test_num_u64),
         cmocka_unit_test(test_num_time),
         cmocka_unit_test(test_num_format_time),

@@ -53,6 +53,10 @@ static void test_write_containers(void **state)
     assert_written(&b, "*6\r\n");
     resp_map(&b, 3, 3);
     assert_written(&b, "%3\r\n");
+    resp_set(&b, 2, 3);
+    assert_written(&b, "*3\r\n");
+    resp_set(&b, 3, 3);
+    assert_written(&b, "~3\r\n");
 }
 
 /* Whatever a caller puts into the text, it stays one line. */

@@ -308,7 +308,7 @@ static void test_max_clients(void **state)
     peer_connect(&p[3], f, 1);
     peer_puts(&p[3], "PING\r\n");
     peer_expects(&p[3], "+PONG\r\n");
-    server_each_session(f->server, count_session, &ids);
+    server_sessions_after(f->server, 0, SIZE_MAX, count_session, &ids);
     assert_int_equal(ids, 1 + 2 + 3);
     assert_true(metric_get(M_CLIENTS) == 3);
     peer_puts(&p[0], "PING\r\n");
