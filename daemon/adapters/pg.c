@@ -66,6 +66,7 @@ struct pg_conn {
     enum conn_state state;
     PQconninfoOption *options; /* owned: RESOLVING */
     struct pg_hosts hosts;     /* RESOLVING */
+    unsigned first_host;       /* failed connects since the last good one */
     PGconn *pg;                /* owned: from CONNECTING on */
     uv_poll_t *poll;           /* owned: freed after it is closed; or NULL */
     int poll_fd;
@@ -178,8 +179,10 @@ static void lose(struct pg_conn *c, const char *why)
                  why && *why ? why : PQerrorMessage(c->pg));
     if (!message[0])
         snprintf(message, sizeof(message), "the connection broke");
-    if (c->state == CONN_CONNECTING)
+    if (c->state == CONN_CONNECTING) {
         pg_text_cut_sqlstate(message, sqlstate);
+        c->first_host++;
+    }
     if (loss.result && loss.outcome == PG_UNKNOWN && !loss.result->message[0])
         memcpy(loss.result->message, message, sizeof(message));
     close_all(c);
@@ -223,6 +226,7 @@ static void on_connected(struct pg_conn *c)
         return;
     }
     c->state = CONN_IDLE;
+    c->first_host = 0;
     watch(c, UV_READABLE);
     if (c->state == CONN_IDLE)
         c->events->on_open(c->arg);
@@ -323,7 +327,7 @@ void pg_conn_open(struct pg_conn *c, unsigned lookup_ms)
     host = option(c->options, "host");
     if (host && !option(c->options, "hostaddr"))
         pg_hosts_start(&c->hosts, c->loop, host, option(c->options, "port"),
-                       lookup_ms, on_hosts, c);
+                       c->first_host, lookup_ms, on_hosts, c);
     else
         on_hosts(c, NULL);
 }

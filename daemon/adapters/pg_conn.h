@@ -36,7 +36,9 @@ struct pg_conn *pg_conn_new(struct uv_loop_s *loop, const char *conninfo,
 /* It must be closed: new, or after on_lost. */
 void pg_conn_free(struct pg_conn *c);
 /* on_open or on_lost follows, perhaps before this returns. Each host name may
- * take lookup_ms to be resolved. */
+ * take lookup_ms to be resolved. Hosts are tried in their order; after a failed
+ * connect the next attempt begins one further on, so that a host that is silent
+ * until the pool gives up does not hide those behind it. */
 void pg_conn_open(struct pg_conn *c, unsigned lookup_ms);
 /* on_answer or on_lost follows, perhaps before this returns. The statements
  * stay until then. With `settings` (SQL without parameters) the run is

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* Resolves the hosts of a conninfo one after the other. */
+/* Resolves the hosts of a conninfo one after the other.
+ *
+ * libpq tries its hosts in their order and has no deadline of its own when it
+ * does not block, so one that is silent keeps it from the next. Whoever has
+ * waited in vain begins with another one (`first`). */
 #include "adapters/pg_hosts.h"
 
 #include <stdio.h>
@@ -56,6 +60,24 @@ static void lookup(struct pg_hosts *h)
     free(name);
 }
 
+/* "a,b,c" by 1 is "b,c,a". */
+static void rotate(struct buf *list, unsigned by)
+{
+    struct buf rotated = {.len = 0};
+    const char *text = buf_cstr(list), *rest = text;
+
+    while (by-- > 0)
+        rest = strchr(rest, ',') + 1;
+    buf_puts(&rotated, rest);
+    if (rest != text) {
+        buf_putc(&rotated, ',');
+        buf_append(&rotated, text, (size_t)(rest - text) - 1);
+    }
+    buf_cstr(&rotated);
+    buf_free(list);
+    *list = rotated;
+}
+
 static void next(struct pg_hosts *h)
 {
     while (h->name_next) {
@@ -71,20 +93,21 @@ static void next(struct pg_hosts *h)
         h->cb(h->arg, h->why);
         return;
     }
-    buf_cstr(&h->host);
-    buf_cstr(&h->hostaddr);
-    buf_cstr(&h->port);
+    rotate(&h->host, h->first % h->n);
+    rotate(&h->hostaddr, h->first % h->n);
+    rotate(&h->port, h->first % h->n);
     h->cb(h->arg, NULL);
 }
 
 void pg_hosts_start(struct pg_hosts *h, struct uv_loop_s *loop,
-                    const char *names, const char *ports, unsigned timeout_ms,
-                    pg_hosts_cb cb, void *arg)
+                    const char *names, const char *ports, unsigned first,
+                    unsigned timeout_ms, pg_hosts_cb cb, void *arg)
 {
     memset(h, 0, sizeof(*h));
     h->loop = loop;
     h->cb = cb;
     h->arg = arg;
+    h->first = first;
     h->timeout_ms = timeout_ms;
     h->names = mem_strdup(names);
     h->ports = mem_strdup(ports ? ports : "");

@@ -20,6 +20,7 @@ struct pg_hosts {
     void *arg;
     struct resolve *lookup; /* owned: under way, or NULL */
     unsigned timeout_ms;    /* for each name */
+    unsigned first;         /* entry that the lists begin with, modulo n */
     char *names;            /* owned: what is resolved */
     char *ports;            /* owned */
     const char *name_next;  /* ref into names; NULL at the end */
@@ -36,11 +37,12 @@ struct pg_hosts {
 
 /* `names` and `ports` as in a conninfo: comma-separated, socket directories
  * among them, one port for all or one for each, NULL or "" for the default.
+ * The lists begin with entry `first`, and go round.
  * Exactly one callback unless cancelled; it may come before this returns.
  * Names that do not resolve are left out; if none does, it is an error. */
 void pg_hosts_start(struct pg_hosts *h, struct uv_loop_s *loop,
-                    const char *names, const char *ports, unsigned timeout_ms,
-                    pg_hosts_cb cb, void *arg);
+                    const char *names, const char *ports, unsigned first,
+                    unsigned timeout_ms, pg_hosts_cb cb, void *arg);
 /* Also frees the lists. Harmless on a zeroed struct, and twice. */
 void pg_hosts_cancel(struct pg_hosts *h);
 

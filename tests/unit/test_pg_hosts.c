@@ -68,12 +68,18 @@ static void on_hosts(void *arg, const char *why)
     snprintf(error, sizeof(error), "%s", why ? why : "");
 }
 
-static void start(struct pg_hosts *h, const char *names, const char *ports)
+static void start_with(struct pg_hosts *h, const char *names, const char *ports,
+                       unsigned first)
 {
     callbacks = 0;
     pending.cb = NULL;
     pending.cancelled = 0;
-    pg_hosts_start(h, NULL, names, ports, 500, on_hosts, NULL);
+    pg_hosts_start(h, NULL, names, ports, first, 500, on_hosts, NULL);
+}
+
+static void start(struct pg_hosts *h, const char *names, const char *ports)
+{
+    start_with(h, names, ports, 0);
 }
 
 static void expect(struct pg_hosts *h, const char *host, const char *hostaddr,
@@ -135,6 +141,27 @@ static void test_unknown_names_are_left_out(void **state)
     pg_hosts_cancel(&h);
 }
 
+static void test_another_one_first(void **state)
+{
+    struct pg_hosts h;
+
+    (void)state;
+    start_with(&h, "/a,/b,/c", "1,2,3", 1);
+    expect(&h, "/b,/c,/a", ",,", "2,3,1");
+    start_with(&h, "/a,/b,/c", "1,2,3", 5);
+    expect(&h, "/c,/a,/b", ",,", "3,1,2");
+    start_with(&h, "/a,/b,/c", "1,2,3", 3);
+    expect(&h, "/a,/b,/c", ",,", "1,2,3");
+    start_with(&h, "/a", NULL, 7);
+    expect(&h, "/a", "", "");
+    start_with(&h, "/a,,", "", 1);
+    expect(&h, ",,/a", ",,", ",,");
+    /* Counted are the addresses, not the names. */
+    start_with(&h, "one,/b", "1,2", 1);
+    answer("one", "::1", "10.0.0.1");
+    expect(&h, "one,/b,one", "10.0.0.1,,::1", "1,2,1");
+}
+
 static void test_cancel(void **state)
 {
     struct pg_hosts h;
@@ -152,6 +179,7 @@ int main(void)
         cmocka_unit_test(test_sockets_need_no_lookup),
         cmocka_unit_test(test_every_address_is_an_entry),
         cmocka_unit_test(test_unknown_names_are_left_out),
+        cmocka_unit_test(test_another_one_first),
         cmocka_unit_test(test_cancel),
     };
 

@@ -318,6 +318,31 @@ static void test_broken_handshake(void **state)
     }
 }
 
+/* A silent host takes all the time there is; the next attempt begins with the
+ * one behind it, and the one after that connection was lost does not. */
+static void test_silent_host_does_not_hide_others(void **state)
+{
+    struct peer silent, p;
+    struct world idle, w;
+    char conninfo[192];
+
+    (void)state;
+    peer_listen(&silent, &idle);
+    peer_listen(&p, &w);
+    silent.greeting = SAYS_NOTHING;
+    snprintf(conninfo, sizeof(conninfo), "host=%s,%s,%s user=u dbname=d",
+             silent.dir, silent.dir, p.dir);
+    w.config.conninfo = conninfo;
+    w.config.connect_timeout_ms = 50;
+    world_start(&w);
+    WAIT_FOR(&w, w.ups == 1);
+    hang_up(p.clients);
+    WAIT_FOR(&w, strstr(pg_state_text(w.pool), "no answer within 50 ms"));
+    WAIT_FOR(&w, w.ups == 2);
+    peer_end(&p, &w);
+    peer_end(&silent, &idle);
+}
+
 /* The pool is freed while the peer keeps it waiting. */
 static void test_free_while_connecting(void **state)
 {
@@ -486,6 +511,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_broken_handshake),
+        cmocka_unit_test(test_silent_host_does_not_hide_others),
         cmocka_unit_test(test_free_while_connecting),
         cmocka_unit_test(test_wrong_password_is_slow),
         cmocka_unit_test(test_nobody_listens),
