@@ -276,7 +276,8 @@ class Redis(Server):
 
 
 class Postgres(Server):
-    """A PostgreSQL cluster on a unix socket, without TCP."""
+    """A PostgreSQL cluster on a unix socket; without TCP, unless settings say
+    otherwise."""
 
     stop_signal = signal.SIGINT
     # Ends at once and leaves no shared memory, unlike KILL.
@@ -290,6 +291,7 @@ class Postgres(Server):
         are those of postgresql.conf."""
         super().__init__(bed, "pg")
         self.user = unprivileged_user()
+        self.port = settings.get("port", 5432)
         self.data = self.dir / "data"
         self.databases = 0
         self.has_template = False
@@ -340,7 +342,7 @@ class Postgres(Server):
         self.start()
 
     def conninfo(self, database, user=DAEMON_ROLE):
-        return f"host={self.dir} dbname={database} user={user}"
+        return f"host={self.dir} port={self.port} dbname={database} user={user}"
 
     def connect(self, database):
         """A connection as superuser that commits each statement."""
@@ -352,7 +354,8 @@ class Postgres(Server):
     def psql(self, database, *arguments):
         """Runs psql as superuser; returns what it printed."""
         return run(["psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", "-h",
-                    self.dir, "-U", SUPERUSER, "-d", database, *arguments])
+                    self.dir, "-p", self.port, "-U", SUPERUSER, "-d", database,
+                    *arguments])
 
     def create_database(self, name=None, schema=True, variables=None):
         """A Database of its own; with the schema it is a copy of one to which
