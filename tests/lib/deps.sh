@@ -5,8 +5,8 @@
 #   need_packages PACKAGE...   installs those that are missing, or fails saying
 #                              what to do; runs nothing when all are there
 #
-# Installing postgresql and redis-server may make Debian start services of
-# their own. Nothing here uses, configures or stops those.
+# Installing postgresql, redis-server and pgbouncer may make Debian start services
+# of their own. Nothing here uses, configures or stops those.
 
 BUILD_PACKAGES="cmake make gcc libc6-dev pkg-config libhiredis-dev libuv1-dev
     libpq-dev libinih-dev libsystemd-dev libmicrohttpd-dev"
@@ -15,8 +15,8 @@ SERVER_PACKAGES="redis-server postgresql python3 python3-redis
 # systemd is for systemd-analyze; it starts nothing. libclang-rt-dev is for the fuzz
 # targets.
 TEST_PACKAGES="libcmocka-dev python3-pytest clang clang-format clang-tidy
-    libclang-rt-dev lua5.1 systemd openssl php-cli php-redis ruby
-    ruby-redis libredis-perl"
+    libclang-rt-dev lua5.1 systemd openssl pgbouncer php-cli php-redis
+    ruby ruby-redis libredis-perl"
 # Debian's npm does not go with a nodejs from elsewhere, which brings its own.
 command -v npm >/dev/null 2>&1 || TEST_PACKAGES="$TEST_PACKAGES nodejs npm"
 
