@@ -22,19 +22,21 @@ static const struct {
     {"maxmemory", "0"},
 };
 
-/* As what a parameter is asked for: a name as it was written, its own name when
- * a pattern fits, NULL when it is not asked for. */
-static const struct resp_arg *
-config_asked(int argc, const struct resp_arg *argv, const struct resp_arg *name)
+/* False when it is not asked for; else as what: a name as it was written, its
+ * own when a pattern fits. */
+static bool config_asked(int argc, const struct resp_arg *argv,
+                         const char *name, struct resp_arg *as_r)
 {
     for (int i = 2; i < argc; i++) {
-        if (resp_arg_is(&argv[i], name->data))
-            return &argv[i];
+        *as_r = argv[i];
+        if (resp_arg_is(&argv[i], name))
+            return true;
+        *as_r = (struct resp_arg){name, strlen(name)};
         if (glob_is_pattern(argv[i].data, argv[i].len) &&
-            glob_match(argv[i].data, argv[i].len, name->data))
-            return name;
+            glob_match(argv[i].data, argv[i].len, name))
+            return true;
     }
-    return NULL;
+    return false;
 }
 
 void cmd_config_get(struct commands *c, struct request *rq, int argc,
@@ -45,13 +47,11 @@ void cmd_config_get(struct commands *c, struct request *rq, int argc,
 
     (void)c;
     for (size_t i = 0; i < ARRAY_LEN(config_table); i++) {
-        const char *text = config_table[i].name;
-        const struct resp_arg name = {text, strlen(text)};
-        const struct resp_arg *asked = config_asked(argc, argv, &name);
+        struct resp_arg as;
 
-        if (!asked)
+        if (!config_asked(argc, argv, config_table[i].name, &as))
             continue;
-        resp_bulk(&found, asked->data, asked->len);
+        resp_bulk(&found, as.data, as.len);
         resp_bulk_str(&found, config_table[i].value);
         n++;
     }
