@@ -230,9 +230,15 @@ void client_start(struct client *c)
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
 {
     struct client *c = handle->data;
+    struct server *s = c->server;
 
     (void)suggested;
-    *buf = uv_buf_init(c->server->scratch, SERVER_READ_BYTES);
+    if (c->read_turn == s->n_turns) {
+        *buf = uv_buf_init(NULL, 0); /* on_read gets UV_ENOBUFS */
+        return;
+    }
+    c->read_turn = s->n_turns;
+    *buf = uv_buf_init(s->scratch, SERVER_READ_BYTES);
 }
 
 static void on_read(uv_stream_t *stream, ssize_t nread, const uv_buf_t *buf)
@@ -245,7 +251,7 @@ static void on_read(uv_stream_t *stream, ssize_t nread, const uv_buf_t *buf)
         server_fit_memory(c->server);
     } else if (nread == UV_EOF) {
         client_drain(c);
-    } else if (nread < 0) {
+    } else if (nread < 0 && nread != UV_ENOBUFS) {
         client_close(c, END_LEFT);
     }
 }

@@ -23,6 +23,7 @@ static void on_turn(uv_prepare_t *turn)
     struct server *s = turn->data;
     struct list *node;
 
+    s->n_turns++;
     server_fit_memory(s);
     while ((node = list_pop_front(&s->ready))) {
         client_turn(LIST_ENTRY(node, struct client, ready_node));

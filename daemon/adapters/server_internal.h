@@ -18,8 +18,8 @@
 #include "base/list.h"
 #include "base/log.h"
 
-/* libuv reads up to 32 times in a row while a client fills this: the most that
- * one client gets done in a turn is half a MiB. */
+/* The most that is read of one client in a turn, and then it is the others'
+ * turn. (libuv would go on, 32 times in a row while this is filled.) */
 #define SERVER_READ_BYTES (16u * 1024u)
 
 /* Clients by what they hold: below 16 KiB, below 32 KiB, and so on. */
@@ -54,8 +54,9 @@ struct server {
     struct server_config config;
     int64_t max_clients; /* limits.max_clients within RLIMIT_NOFILE */
     uv_prepare_t turn;   /* once a turn: send what became ready */
-    uv_timer_t tick;     /* once a second: idle clients */
-    size_t memory;       /* of all clients */
+    uint64_t n_turns;
+    uv_timer_t tick; /* once a second: idle clients */
+    size_t memory;   /* of all clients */
     /* Clients by class; of admin listeners, of others. */
     struct list by_memory[2][MEMORY_CLASSES];
     struct list listeners;
@@ -112,7 +113,8 @@ struct client {
     size_t held_memory; /* what these take */
     struct buf out;     /* replies in order, not yet given to libuv */
     struct buf sending;
-    uv_write_t write; /* in use while sending is not empty */
+    uv_write_t write;   /* in use while sending is not empty */
+    uint64_t read_turn; /* in which it was read last */
     uint64_t active_ms;
     uint64_t authed_ms;    /* when it was last seen authenticated, or came */
     int64_t n_before_auth; /* requests */

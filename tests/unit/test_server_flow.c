@@ -96,6 +96,42 @@ static void test_100k_pipelined(void **state)
     peer_close(&p);
 }
 
+/* One that sends faster than it is read does not keep another waiting: in a
+ * turn of the loop each has one read. */
+static void test_a_flood_lets_others_in(void **state)
+{
+    struct fixture *f = *state;
+    const int per_read = 16 * 1024 / 6;
+    struct buf flood = {0};
+    struct peer p, other;
+    ssize_t n;
+    int before;
+
+    peer_connect(&p, f, 0);
+    peer_connect(&other, f, 0);
+    peer_puts(&other, "PING\r\n");
+    peer_expects(&other, "+PONG\r\n");
+    for (int i = 0; i < 50000; i++)
+        buf_puts(&flood, "PING\r\n");
+    n = write(p.fd, flood.data, flood.len);
+    assert_true(n > 5 * 16 * 1024);
+    before = f->n_requests;
+    for (int turn = 1; turn <= 5; turn++) {
+        char word[32];
+
+        snprintf(word, sizeof(word), "LATER %d\r\n", turn);
+        assert_true(write(other.fd, word, strlen(word)) > 0);
+        fixture_turn(f);
+        assert_int_equal(f->n_later, turn);
+        assert_true(f->n_requests - before <= turn * (per_read + 2));
+    }
+    assert_true(f->n_requests - before > per_read);
+    fixture_finish_all(f);
+    buf_free(&flood);
+    peer_close(&p);
+    peer_close(&other);
+}
+
 /* Sends as much as the server and the kernel take. */
 static size_t stuff(struct peer *p, const char *request, size_t max)
 {
@@ -371,6 +407,7 @@ int main(void)
         SERVER_TEST(test_resumes_from_what_is_buffered),
         SERVER_TEST(test_new_limits_resume_a_paused_client),
         SERVER_TEST(test_100k_pipelined),
+        SERVER_TEST(test_a_flood_lets_others_in),
         SERVER_TEST(test_peer_that_does_not_read_is_held_back),
         SERVER_TEST(test_hard_limit_closes),
         SERVER_TEST(test_peer_vanishes_in_each_state),
