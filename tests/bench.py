@@ -19,6 +19,7 @@ import time
 TESTS = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(TESTS / "integration"), str(TESTS / "bench")]
 import bench_follows  # noqa: E402
+import bench_hostile  # noqa: E402
 import bench_likers  # noqa: E402
 import harness  # noqa: E402
 from bench_stage import (CONNECTIONS, PIPELINE, Slow, Stage,  # noqa: E402
@@ -96,7 +97,7 @@ FIGURES = (
     ("list_ping_p50", "meanwhile, PING, median", "ms", 2),
     ("list_ping_p99", "meanwhile, PING, 99 of 100", "ms", 2),
     ("list_ping_longest", "meanwhile, PING, longest", "ms", 1),
-)
+) + bench_hostile.FIGURES
 # label, over, under, aim
 RATIOS = (
     ("first likes : straight Redis", "like_first", "four_spread", 0.8),
@@ -119,7 +120,7 @@ AIMS = {"likers_page": 10, "likers_page_unsynced": 10,
         "many_script": 10, "one_script": 10, "many_ping": 20, "one_ping": 20,
         "follow_script": 10, "follow_ping": 20, "list_script": 10,
         "list_rss": 128, "list_follow_p99": 5, "list_relation_p99": 5,
-        "list_ping_longest": 20}
+        "list_ping_longest": 20, **bench_hostile.AIMS}
 
 
 class Progress:
@@ -152,6 +153,7 @@ class Bench:
         self.seconds = options.seconds
         self.events = options.events
         self.followers = options.followers
+        self.only = options.only
         self.figures = {}
         self.details = {}
         self.progress = Progress(self.rounds * len(self.steps()))
@@ -286,6 +288,10 @@ class Bench:
 
     def steps(self):
         """[(what it measures, how)]"""
+        return [(text, run) for text, run in self.all_steps()
+                if self.only in text]
+
+    def all_steps(self):
         return (
             ("straight Redis", self.straight),
             ("LIKE", self.like),
@@ -312,7 +318,7 @@ class Bench:
              lambda: bench_follows.flush(self)),
             (f"a list of {self.followers:,} followers",
              lambda: bench_follows.long_list(self)),
-        )
+        ) + bench_hostile.steps(self)
 
     def round(self, number):
         for text, run in self.steps():
@@ -334,7 +340,8 @@ def verdict(aim, met):
 
 def ratio_values(bench, over, under):
     """By round: what disturbs one side is likely to disturb the other."""
-    return [a / b for a, b in zip(bench.figures[over], bench.figures[under])]
+    return [a / b for a, b in zip(bench.figures.get(over, ()),
+                                  bench.figures.get(under, ()))]
 
 
 def report(bench):
@@ -344,13 +351,17 @@ def report(bench):
           f"{os.cpu_count()} processors;\na long list: {bench.followers:,} "
           "followers, none of them in Redis\n")
     for key, label, unit, digits in FIGURES:
-        values = bench.figures[key]
+        values = bench.figures.get(key)
+        if not values:      # --only
+            continue
         aim = AIMS.get(key)
         met = aim is not None and statistics.median(values) <= aim
         line(label, values, unit, digits, verdict(aim, met))
     print()
     for label, over, under, aim in RATIOS:
         values = ratio_values(bench, over, under)
+        if not values:
+            continue
         met = aim is not None and statistics.median(values) >= aim
         line(label, values, "", 2, verdict(aim, met))
     print("\nprocessor time of an event, and time of the scripts of a drain "
@@ -388,12 +399,15 @@ def main():
     parser.add_argument("--seconds", type=positive, default=3)
     parser.add_argument("--events", type=positive, default=200_000)
     parser.add_argument("--followers", type=positive, default=1_000_000)
+    parser.add_argument("--only", default="")
     parser.add_argument("--json")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, stop_on_signal)
     bed = harness.Bed()
     try:
         bench = Bench(bed, options)
+        if not bench.steps():
+            raise harness.Failed(f"no workload is like '{options.only}'")
         for number in range(1, options.rounds + 1):
             bench.round(number)
         bench.progress.end()

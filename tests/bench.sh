@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 usage() {
     cat <<'EOF'
 usage: sh tests/bench.sh [--rounds N] [--seconds S] [--events N]
-                         [--followers N] [--json FILE]
+                         [--followers N] [--only TEXT] [--json FILE]
 
 On Debian 12 or 13, as root or with sudo: installs the packages that are
 missing, builds into build-bench/, and measures on a Redis (append-only file,
@@ -19,6 +19,8 @@ directory below /tmp, on unix sockets. Prints a table of medians.
   --seconds S   length of each timed load (3)
   --events N    size of the loads and backlogs of a fixed size (200000)
   --followers N followers of the one user whose list is long (1000000)
+  --only TEXT   only the workloads with TEXT in what is shown of them, such as
+                "beside an attack"
   --json FILE   also writes every single figure
 EOF
 }

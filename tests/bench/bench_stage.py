@@ -109,16 +109,17 @@ class Slow:
 
 class Stage:
     """A Redis, a database and a daemon of a workload's own; `lists`: with all
-    that LIKERS needs."""
+    that LIKERS needs; `options`: of the daemon."""
 
-    def __init__(self, bench, lists=False):
+    def __init__(self, bench, lists=False, **options):
         self.redis = bench.make_redis()
         self.pg = bench.cluster.create_database()
         if lists:
             self.pg.psql("-f", harness.ROOT / "sql" / "likers.sql")
         self.daemon = bench.bed.daemon(self.redis, self.pg,
                                        flush_interval_ms=None,
-                                       like_lists="yes" if lists else "no")
+                                       like_lists="yes" if lists else "no",
+                                       **options)
         self.admin = self.daemon.admin(timeout=900)
         bench.cluster.psql("postgres", "-c", "CHECKPOINT")
 
