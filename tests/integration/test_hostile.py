@@ -17,7 +17,7 @@ import pytest
 
 import attacks
 import harness
-from attacks import ATTACKS, MIB
+from attacks import ATTACKS, MIB, Peer
 from wire import Wire, encode
 
 SEED = 20240611
@@ -237,3 +237,96 @@ def test_attack(bed, redis, pg, name):
         with neighbours.quiet():
             check_rest(daemon)
     neighbours.check_rows(pg)
+
+
+class Knocking(threading.Thread):
+    """Tries to get in, without end; counts how often it was told that there
+    are too many."""
+
+    REFUSAL = b"-ERR max number of clients reached\r\n"
+
+    def __init__(self, daemon):
+        super().__init__(daemon=True)
+        self.path = daemon.socket
+        self.refused = 0
+        self.got_in = []
+        self.failure = None
+        self.ended = threading.Event()
+
+    def run(self):
+        try:
+            while not self.ended.is_set():
+                self.knock()
+                self.ended.wait(0.002)
+        except Exception as error:      # reported by the main thread
+            self.failure = error
+
+    def knock(self):
+        """Who is let in says PONG, and stays."""
+        peer = Peer(self.path)
+        peer.push(encode("PING"))
+        harness.wait_for(lambda: peer.pull_all() or peer.ended, 60,
+                         "an answer at the door")
+        if peer.inbox == b"+PONG\r\n":
+            self.got_in.append(peer)
+            return
+        harness.wait_for(peer.is_over, 60, "who is refused to be closed")
+        peer.close()
+        assert peer.inbox == self.REFUSAL, peer.inbox
+        self.refused += 1
+
+    def wait_refused(self, more):
+        goal = self.refused + more
+        harness.wait_for(lambda: self.failure or self.refused >= goal, 90,
+                         f"{more} more to be refused")
+        assert not self.failure, self.failure
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *_):
+        self.ended.set()
+        self.join(90)
+        for peer in self.got_in:
+            peer.close()
+
+
+def descriptors(daemon):
+    return len(os.listdir(f"/proc/{daemon.pid}/fd"))
+
+
+def test_few_descriptors(bed):
+    """With 64 descriptors there are fewer places for clients; the backends,
+    HTTP and the admin listener have theirs, also when all clients' are taken
+    and many are at the door."""
+    redis, cluster = bed.redis(), bed.postgres()
+    pg = cluster.create_database()
+    daemon = bed.daemon(redis, pg, nofile=64, **PATIENT)
+    with Neighbours(daemon) as neighbours, Knocking(daemon) as knocking:
+        knocking.wait_refused(50)
+        print(f"{len(knocking.got_in)} got in, {descriptors(daemon)} "
+              "descriptors are in use")
+        assert 1 <= len(knocking.got_in) + 2 == clients(daemon) < 64
+        neighbours.wait_answered(100)
+        with neighbours.quiet():
+            for server in redis, cluster:
+                server.restart()
+                knocking.wait_refused(20)
+                harness.wait_for(lambda: is_up(daemon), 60,
+                                 "both backends to be up again")
+            daemon.drain(60)        # so the admin listener lets us in
+        neighbours.wait_answered(100)
+        for peer in knocking.got_in:
+            peer.push(encode("PING"))
+            harness.wait_for(lambda: peer.pull_all() == 14, 30, "a PONG")
+        knocking.ended.set()
+        knocking.join(90)
+        with neighbours.quiet():
+            check_rest(daemon)
+    neighbours.check_rows(pg)
+
+
+def is_up(daemon):
+    up = daemon.metrics()
+    return up["likesyncd_redis_up"] == 1 and up["likesyncd_postgres_up"] == 1
