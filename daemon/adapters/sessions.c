@@ -67,8 +67,7 @@ void session_usage(const struct session *s, struct session_usage *u_r)
         .out_bytes = c->out.len + queued,
         .held_requests = c->n_requests,
         .held_bytes = c->held_bytes,
-        .memory_bytes = sizeof(*c) + c->in.cap + c->out.cap + c->sending.cap +
-                        c->held_bytes,
+        .memory_bytes = c->memory,
     };
     uv_fileno(&c->u.handle, &u_r->fd);
     server_local_address(c, u_r->local_addr, sizeof(u_r->local_addr));

@@ -286,6 +286,10 @@ static void check_sizes(struct loader *ld)
     if (o->output_hard_bytes < o->output_soft_bytes)
         CONFLICT(ld, output_hard_bytes,
                  "expected no less than server.output_soft_bytes");
+    if (o->auth_timeout_s > 0 && o->auth_timeout_s * 1000 <= o->auth_delay_ms)
+        CONFLICT(ld, auth_timeout_s,
+                 "expected more than server.auth_delay_ms, or a wrong password "
+                 "is never answered");
     if (o->flush_batch_rows < o->flush_claim_rows)
         CONFLICT(ld, flush_batch_rows,
                  "expected no less than flush.claim_rows");

@@ -760,6 +760,12 @@ static void test_size_conflicts(void **state)
                   "expected no less than flush.claim_rows\n");
     load_good(&o, "[flush]\nclaim_rows = 500\nbatch_rows = 500\n");
     options_free(&o);
+    assert_faults("[server]\nauth_timeout = 2\nauth_delay_ms = 2000\n",
+                  "t.ini:2: server.auth_timeout = \"2\": expected more than "
+                  "server.auth_delay_ms, or a wrong password is never "
+                  "answered\n");
+    load_good(&o, "[server]\nauth_timeout = 0\nauth_delay_ms = 2000\n");
+    options_free(&o);
     assert_faults("[server]\noutput_soft_bytes = 20000000\n",
                   "t.ini: server.output_hard_bytes = \"16777216\": "
                   "expected no less than server.output_soft_bytes\n");
