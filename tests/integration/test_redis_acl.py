@@ -89,10 +89,11 @@ def test_what_the_readme_allows_is_enough(bed, redis, pg, login):
 
 
 @pytest.mark.parametrize("rules, words", [
-    (["-info"], "INFO: NOPERM this user has no permissions to run the 'info' "),
+    # Redis 7.0 says "this user", 8.0 its name.
+    (["-info"], " has no permissions to run the 'info' command"),
     (["-select"], "SELECT: NOPERM "),
     (["-script|load"], "SCRIPT LOAD: NOPERM "),
-    (["-evalsha"], "NOPERM this user has no permissions to run the 'evalsha' "),
+    (["-evalsha"], " has no permissions to run the 'evalsha' command"),
     # These only scripts use: one that has begun could not be taken back.
     (["-sadd"], "NOPERM this user has no permissions to run the 'sadd' "
                 "command on likesync:state:"),
