@@ -146,7 +146,8 @@ def test_pipelined_guesses_wait_for_each_other(start):
 
 def test_a_guess_holds_up_nobody_else(start):
     """Nor the right password of others."""
-    daemon = start(server_auth_delay_ms=LONG_MS)
+    daemon = start(server_auth_delay_ms=LONG_MS,
+                   server_auth_timeout=0)
     with contextlib.ExitStack() as stack:
         for i in range(20):
             guesser = stack.enter_context(Wire(both(daemon)[i % 2]))
@@ -166,7 +167,8 @@ def test_a_guess_holds_up_nobody_else(start):
 
 
 def test_the_delay_is_reloaded(start):
-    daemon = start(server_auth_delay_ms=LONG_MS)
+    daemon = start(server_auth_delay_ms=LONG_MS,
+                   server_auth_timeout=0)
     with Wire(daemon.socket) as waiting, Wire(daemon.socket) as wire:
         waiting.send(encode("AUTH", "guess"))
         wait_for(lambda: failures(daemon) == 1, what="the guess")
@@ -178,7 +180,8 @@ def test_the_delay_is_reloaded(start):
 
 
 def test_the_end_waits_for_no_guess(start):
-    daemon = start(server_auth_delay_ms=LONG_MS)
+    daemon = start(server_auth_delay_ms=LONG_MS,
+                   server_auth_timeout=0)
     with Wire(daemon.socket) as stays, Wire(daemon.socket) as goes:
         for wire in (stays, goes):
             wire.send(encode("AUTH", "guess") + encode("AUTH", "more"))

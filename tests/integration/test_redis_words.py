@@ -29,6 +29,13 @@ class Pair:
         if password:
             self.redis.client().config_set("requirepass", PASSWORD)
 
+    def pipeline(self, lines):
+        """Without refused logins, some of which Redis 8.0 does not answer
+        within a pipeline."""
+        loses = int(self.version.partition(".")[0]) >= 8
+        return [line for line in lines if not loses or
+                not {"bob", "wrong"} & set(request_of(line))]
+
     @contextlib.contextmanager
     def wires(self, where="unix"):
         with Wire(self.redis.socket) as redis, \
@@ -185,7 +192,7 @@ def test_one_by_one(pair, proto, where):
 def test_in_a_pipeline(pair, proto):
     """What comes after QUIT is not answered."""
     requests = [encode("HELLO", proto)] + [
-        encode(*request_of(line)) for line in SAME] + [
+        encode(*request_of(line)) for line in pair.pipeline(SAME)] + [
         encode("QUIT", "x", "y"), encode("PING")]
     with pair.wires() as wires:
         for wire in wires:
@@ -371,7 +378,8 @@ def test_before_and_after_auth(locked, where):
 
 
 def test_auth_in_a_pipeline(locked):
-    lines = [line for part in AFTER for line in ["RESET", *part]]
+    lines = locked.pipeline(
+        line for part in AFTER for line in ["RESET", *part])
     with locked.wires() as wires:
         for wire in wires:
             wire.send(b"".join(encode(*request_of(line)) for line in lines))
