@@ -42,8 +42,11 @@ static const char *parse_port(const char *s, struct address *a)
     return NULL;
 }
 
+/* To OpenSSL a name with a dot in front is any name of that domain. */
 static bool is_host_name(const char *s)
 {
+    if (*s == '.')
+        return false;
     for (; *s; s++) {
         if (!isalnum((unsigned char)*s) && !strchr("-._", *s))
             return false;
@@ -63,6 +66,11 @@ static bool is_ipv6(const char *s)
     memcpy(digits, s, len);
     digits[len] = '\0';
     return inet_pton(AF_INET6, digits, &in6) == 1;
+}
+
+bool address_is_host(const char *s)
+{
+    return *s && (is_host_name(s) || is_ipv6(s));
 }
 
 static const char *parse_host(const char *s, size_t len, struct address *a)

@@ -26,6 +26,8 @@ struct address {
  * expected. */
 MUST_CHECK int address_parse(const char *s, struct address *a_r,
                              const char **why_r);
+/* A host name or an IP address, as `host` above is. */
+bool address_is_host(const char *s);
 /* Writes the canonical spelling into out, at most size bytes with the NUL. */
 void address_format(const struct address *a, char *out, unsigned size);
 /* Unix sockets, 127.0.0.0/8, ::1 and `localhost`. Other names are not, since

@@ -82,6 +82,8 @@ static const char *check_metrics_listen(const char *value)
 /* As long as the server name extension of TLS takes. */
 static const char *check_server_name(const char *value)
 {
+    if (*value && !address_is_host(value))
+        return "expected a host name or IP address, without port and brackets";
     return strlen(value) < ADDRESS_HOST_MAX
                ? NULL
                : "expected a name of at most 255 bytes";

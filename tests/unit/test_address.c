@@ -89,6 +89,7 @@ static const struct {
     {"tcp:[::1%]x]:1", "expected an IPv6 address in [ ]"},
     {"tcp:a b:1", "expected a host name or IP address"},
     {"tcp:a/b:1", "expected a host name or IP address"},
+    {"tls:.example.com:1", "expected a host name or IP address"},
 };
 
 static void test_bad(void **state)

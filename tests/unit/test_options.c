@@ -719,6 +719,27 @@ static void test_tls_needs_hiredis(void **state)
     }
 }
 
+static void test_server_name(void **state)
+{
+    static const char *const bad[] = {".r.example.com", "r.example.com:6380",
+                                      "[::1]", "\" \"", "a b"};
+    char config[128], fault[256];
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        const char *value = bad[i];
+        size_t outer = *value == '"';
+
+        snprintf(config, sizeof(config), "[redis]\ntls_server_name = %s\n",
+                 value);
+        snprintf(fault, sizeof(fault),
+                 "t.ini:2: redis.tls_server_name = \"%.*s\": expected a host "
+                 "name or IP address, without port and brackets\n",
+                 (int)(strlen(value) - 2 * outer), value + outer);
+        assert_faults(config, fault);
+    }
+}
+
 static void test_redis_conflicts(void **state)
 {
     struct options o;
@@ -990,6 +1011,7 @@ int main(void)
         cmocka_unit_test(test_password_needed),
         cmocka_unit_test(test_listen_conflicts),
         cmocka_unit_test(test_tls_needs_hiredis),
+        cmocka_unit_test(test_server_name),
         cmocka_unit_test(test_redis_conflicts),
         cmocka_unit_test(test_size_conflicts),
         cmocka_unit_test(test_reload),
