@@ -314,7 +314,7 @@ static const char *option(const PQconninfoOption *o, const char *keyword)
 void pg_conn_open(struct pg_conn *c, unsigned lookup_ms)
 {
     char *fault = NULL;
-    const char *host;
+    const char *host, *hostaddr, *port;
 
     assert(c->state == CONN_CLOSED);
     c->state = CONN_RESOLVING;
@@ -325,11 +325,16 @@ void pg_conn_open(struct pg_conn *c, unsigned lookup_ms)
         return;
     }
     host = option(c->options, "host");
-    if (host && !option(c->options, "hostaddr"))
-        pg_hosts_start(&c->hosts, c->loop, host, option(c->options, "port"),
-                       c->first_host, lookup_ms, on_hosts, c);
-    else
-        on_hosts(c, NULL);
+    hostaddr = option(c->options, "hostaddr");
+    port = option(c->options, "port");
+    if (host && !hostaddr) {
+        pg_hosts_start(&c->hosts, c->loop, host, port, c->first_host, lookup_ms,
+                       on_hosts, c);
+        return;
+    }
+    if (hostaddr)
+        pg_hosts_given(&c->hosts, host, hostaddr, port, c->first_host);
+    on_hosts(c, NULL);
 }
 
 /* libpq quotes the place of a fault, and that may be in a password. The name

@@ -116,6 +116,36 @@ void pg_hosts_start(struct pg_hosts *h, struct uv_loop_s *loop,
     next(h);
 }
 
+static unsigned count(const char *list)
+{
+    unsigned n = 1;
+
+    while ((list = strchr(list, ',')) != NULL) {
+        list++;
+        n++;
+    }
+    return n;
+}
+
+static void give(const struct pg_hosts *h, struct buf *list, const char *text)
+{
+    if (!text || count(text) != h->n)
+        return;
+    buf_puts(list, text);
+    rotate(list, h->first % h->n);
+}
+
+void pg_hosts_given(struct pg_hosts *h, const char *names,
+                    const char *addresses, const char *ports, unsigned first)
+{
+    memset(h, 0, sizeof(*h));
+    h->first = first;
+    h->n = count(addresses);
+    give(h, &h->host, names);
+    give(h, &h->hostaddr, addresses);
+    give(h, &h->port, ports);
+}
+
 void pg_hosts_cancel(struct pg_hosts *h)
 {
     resolve_cancel(h->lookup);

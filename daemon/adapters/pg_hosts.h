@@ -43,6 +43,12 @@ struct pg_hosts {
 void pg_hosts_start(struct pg_hosts *h, struct uv_loop_s *loop,
                     const char *names, const char *ports, unsigned first,
                     unsigned timeout_ms, pg_hosts_cb cb, void *arg);
+/* The same lists where the conninfo has the addresses, too: there is nothing to
+ * look up, and no callback. A list without an entry for each address is left
+ * unset, so that the conninfo's own holds: one port for all, or a fault that
+ * libpq tells. */
+void pg_hosts_given(struct pg_hosts *h, const char *names,
+                    const char *addresses, const char *ports, unsigned first);
 /* Also frees the lists. Harmless on a zeroed struct, and twice. */
 void pg_hosts_cancel(struct pg_hosts *h);
 

@@ -162,14 +162,17 @@ def silent_port():
         yield listener.getsockname()[1]
 
 
-def test_a_silent_host_does_not_hide_the_next(bed, redis):
+@pytest.mark.parametrize("hosts", [
+    "host=127.0.0.1,localhost", "hostaddr=127.0.0.1,127.0.0.1",
+    "host=one,two hostaddr=127.0.0.1,127.0.0.1"])
+def test_a_silent_host_does_not_hide_the_next(bed, redis, hosts):
     cluster = bed.postgres(listen_addresses="127.0.0.1",
                            port=harness.free_port())
     pg = cluster.create_database()
     with silent_port() as silent:
         daemon = bed.daemon(redis, pg, **{**SMALL, **HASTY}, postgres_conninfo=(
-            f"host=127.0.0.1,localhost port={silent},{cluster.port}"
-            f" dbname={pg.name} user=likesyncd"))
+            f"{hosts} port={silent},{cluster.port} dbname={pg.name}"
+            " user=likesyncd"))
         works(daemon, pg)
         cluster.restart("immediate")
         works(daemon, pg)

@@ -162,6 +162,27 @@ static void test_another_one_first(void **state)
     expect(&h, "one,/b,one", "10.0.0.1,,::1", "1,2,1");
 }
 
+static void test_addresses_are_given(void **state)
+{
+    struct pg_hosts h;
+
+    (void)state;
+    callbacks = 1; /* none is made */
+    pg_hosts_given(&h, "a,b,c", "1.1.1.1,2.2.2.2,3.3.3.3", "1,2,3", 4);
+    expect(&h, "b,c,a", "2.2.2.2,3.3.3.3,1.1.1.1", "2,3,1");
+    pg_hosts_given(&h, "a", "::1", "1", 5);
+    expect(&h, "a", "::1", "1");
+    pg_hosts_given(&h, NULL, "1.1.1.1,2.2.2.2", "5432", 1);
+    assert_null(h.host.data);
+    assert_string_equal(h.hostaddr.data, "2.2.2.2,1.1.1.1");
+    assert_null(h.port.data);
+    pg_hosts_cancel(&h);
+    pg_hosts_given(&h, "a", "1.1.1.1,2.2.2.2", NULL, 1);
+    assert_null(h.host.data);
+    assert_null(h.port.data);
+    pg_hosts_cancel(&h);
+}
+
 static void test_cancel(void **state)
 {
     struct pg_hosts h;
@@ -180,6 +201,7 @@ int main(void)
         cmocka_unit_test(test_every_address_is_an_entry),
         cmocka_unit_test(test_unknown_names_are_left_out),
         cmocka_unit_test(test_another_one_first),
+        cmocka_unit_test(test_addresses_are_given),
         cmocka_unit_test(test_cancel),
     };
 
