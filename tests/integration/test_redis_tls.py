@@ -378,6 +378,67 @@ def test_nothing_is_said_to_an_impostor(bed, redis, pg, stranger, trust,
                 assert tls.recv(1000) == b"nothing"
 
 
+def served(listener, context):
+    """The next TLS connection, or the SSLError that it ends with."""
+    peer, _ = listener.accept()
+    with contextlib.closing(peer):
+        peer.settimeout(30)
+        with pytest.raises((ssl.SSLError, OSError)) as caught:
+            with context.wrap_socket(peer, server_side=True) as tls:
+                tls.recv(1000)
+                raise OSError("served")
+        return caught.value
+
+
+@needs_tls
+@pytest.mark.parametrize("host, name, said", [
+    ("localhost", None, "localhost"),
+    ("127.0.0.1", NAME, NAME),
+    ("127.0.0.1", None, None),
+    ("localhost", "127.0.0.1", None),
+])
+def test_the_name_is_said_to_the_server(bed, redis, pg, authority, host, name,
+                                        said):
+    """So that one address may serve several. An IP address is no name."""
+    seen = []
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*authority.issue("localhost", NAME, "127.0.0.1"))
+    context.sni_callback = lambda tls, name, context: seen.append(name)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(30)
+        redis.address = f"tls:{host}:{listener.getsockname()[1]}"
+        bed.daemon(redis, pg, wait=None, redis_tls_ca=authority.file,
+                   redis_tls_server_name=name)
+        assert str(served(listener, context)) == "served"
+    assert seen == [said]
+
+
+@needs_tls
+@pytest.mark.parametrize("version, end", [("TLSv1_1", "PROTOCOL"),
+                                          ("TLSv1_2", "served"),
+                                          ("TLSv1_3", "served")])
+def test_old_versions_are_refused(bed, redis, pg, authority, certificate,
+                                  trust, tmp_path, monkeypatch, version, end):
+    """Also where the system's configuration would allow them."""
+    config = tmp_path / "openssl.cnf"
+    config.write_text("openssl_conf = c\n[c]\nssl_conf = s\n[s]\n"
+                      "system_default = d\n[d]\nMinProtocol = TLSv1\n"
+                      "CipherString = DEFAULT@SECLEVEL=0\n")
+    monkeypatch.setenv("OPENSSL_CONF", str(config))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.set_ciphers("DEFAULT@SECLEVEL=0")
+    context.minimum_version = ssl.TLSVersion.TLSv1
+    context.maximum_version = ssl.TLSVersion[version]
+    context.load_cert_chain(*certificate)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(30)
+        redis.address = f"tls:127.0.0.1:{listener.getsockname()[1]}"
+        daemon = bed.daemon(redis, pg, **trust, wait=None)
+        assert end in str(served(listener, context))
+        if end != "served":
+            wait_for_log(daemon, "alert protocol version")
+
+
 # ---- new certificates ----
 
 @needs_tls
