@@ -402,8 +402,9 @@ void counts_free(struct counts *counts)
     free(counts);
 }
 
-void counts_get(struct counts *counts, const struct counts_owner *owners,
-                size_t n, counts_on_done cb, void *arg)
+void counts_get(struct counts *counts, struct request *rq,
+                const struct counts_owner *owners, size_t n, counts_on_done cb,
+                void *arg)
 {
     const struct engine *e = counts->engine;
     struct call *c = mem_zalloc(sizeof(*c));
@@ -424,6 +425,6 @@ void counts_get(struct counts *counts, const struct counts_owner *owners,
         c->missing[i] = (int)i;
     }
     c->n_missing = (int)n;
-    gate_enter(e->reads, &c->pass, COST + n * OWNER_COST + c->owners.text.len,
-               on_turn, c);
+    gate_enter(e->reads, &c->pass, rq,
+               COST + n * OWNER_COST + c->owners.text.len, on_turn, c);
 }

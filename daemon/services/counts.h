@@ -9,6 +9,7 @@
 struct counts;
 struct engine;
 struct lookup;
+struct request;
 
 struct counts_owner {
     const char *key; /* ref, key form; copied by counts_get */
@@ -31,7 +32,8 @@ void counts_free(struct counts *counts);
  * just being written, for postgres.lookup_timeout_ms. Each total is exact: what
  * the events that were answered come to, one after the other. Exactly one
  * callback, perhaps before this returns. */
-void counts_get(struct counts *counts, const struct counts_owner *owners,
-                size_t n, counts_on_done cb, void *arg);
+void counts_get(struct counts *counts, struct request *rq,
+                const struct counts_owner *owners, size_t n, counts_on_done cb,
+                void *arg);
 
 #endif

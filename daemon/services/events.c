@@ -106,7 +106,7 @@ static void on_event(void *arg, enum ingest_result result, const char *text)
     } else if (call->with_count) {
         struct counts_owner owner = {call->owner, call->owner_len};
 
-        counts_get(call->commands->counts, &owner, 1, on_count, call);
+        counts_get(call->commands->counts, call->rq, &owner, 1, on_count, call);
         return;
     } else {
         resp_int(b, call->changed);

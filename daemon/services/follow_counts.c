@@ -42,6 +42,7 @@ struct follow_counts {
 struct call {
     struct list node;
     struct follow_counts *fc; /* ref */
+    struct request *rq;       /* ref */
     struct gate_pass pass;
     struct timer *timer;         /* owned: the next try */
     uint64_t deadline_ms;        /* for what must be loaded */
@@ -348,8 +349,8 @@ static void enter(struct call *c)
     if (n > FOLLOW_COUNTS_STEP)
         n = FOLLOW_COUNTS_STEP;
     c->to = c->from + n;
-    gate_enter(c->fc->engine->reads, &c->pass, COST + n * USER_COST, on_turn,
-               c);
+    gate_enter(c->fc->engine->reads, &c->pass, c->rq, COST + n * USER_COST,
+               on_turn, c);
 }
 
 /* ---- the start ---- */
@@ -375,8 +376,8 @@ void follow_counts_free(struct follow_counts *fc)
     free(fc);
 }
 
-void follow_counts_get(struct follow_counts *fc, struct args *users,
-                       follow_counts_on_done cb, void *arg)
+void follow_counts_get(struct follow_counts *fc, struct request *rq,
+                       struct args *users, follow_counts_on_done cb, void *arg)
 {
     const struct engine *e = fc->engine;
     struct call *c = mem_zalloc(sizeof(*c));
@@ -384,6 +385,7 @@ void follow_counts_get(struct follow_counts *fc, struct args *users,
     assert(users->n > 0 && users->n <= FOLLOW_COUNTS_MAX);
     list_push_back(&fc->calls, &c->node);
     c->fc = fc;
+    c->rq = rq;
     c->users = *users;
     *users = (struct args){0};
     c->counts = mem_zalloc(n_users(c) * sizeof(*c->counts));

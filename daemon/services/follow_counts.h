@@ -11,6 +11,7 @@
 
 struct follow_counts;
 struct lists;
+struct request;
 
 struct follow_count {
     int64_t of[2]; /* by enum list_side: follows, followers */
@@ -29,13 +30,13 @@ struct follow_counts *follow_counts_new(const struct engine *e,
 void follow_counts_free(struct follow_counts *fc);
 
 /* At most so many users at a time, ids in key form; `users` is taken over.
- * FOLLOW_COUNTS_STEP of them are read at a time; exact unless claims or acks
+ * FOLLOW_COUNTS_STEP of them are read at a time for this request; exact unless claims or acks
  * come in between FOLLOW_COUNTS_TRIES times: then a count may be off by what is
  * between commit and ack. Exactly one callback, perhaps before this returns. */
 #define FOLLOW_COUNTS_MAX   1024
 #define FOLLOW_COUNTS_STEP  16
 #define FOLLOW_COUNTS_TRIES 40
-void follow_counts_get(struct follow_counts *fc, struct args *users,
-                       follow_counts_on_done cb, void *arg);
+void follow_counts_get(struct follow_counts *fc, struct request *rq,
+                       struct args *users, follow_counts_on_done cb, void *arg);
 
 #endif

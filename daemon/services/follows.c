@@ -72,7 +72,7 @@ void cmd_relation(struct commands *c, struct request *rq, int argc,
         }
         relations_add(r, other.text, other.len);
     }
-    relations_get(r, on_relations, rq);
+    relations_get(r, rq, on_relations, rq);
 }
 
 /* ---- FOLLOWCOUNT ---- */
@@ -115,7 +115,7 @@ void cmd_followcount(struct commands *c, struct request *rq, int argc,
         }
         args_put(&users, user.text, user.len);
     }
-    follow_counts_get(c->follow_counts, &users, on_counts, rq);
+    follow_counts_get(c->follow_counts, rq, &users, on_counts, rq);
 }
 
 /* ---- lists ---- */

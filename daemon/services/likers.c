@@ -221,6 +221,7 @@ void likers_run(struct likers *l, struct request *rq,
         .max = l->engine->options->like_page_max,
     };
     p->step = (struct likers_step){
+        .rq = rq,
         .id = p->q.id.text,
         .len = p->q.id.len,
         .oldest_first = q->args.order == PAGE_OLDEST_FIRST,

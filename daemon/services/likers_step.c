@@ -146,6 +146,6 @@ static void on_turn(void *arg, const char *why)
 void likers_step_next(struct likers_step *s, int64_t n)
 {
     s->n = n;
-    gate_enter(s->rows.engine->reads, &s->pass, COST + (size_t)n * ENTRY_COST,
-               on_turn, s);
+    gate_enter(s->rows.engine->reads, &s->pass, s->rq,
+               COST + (size_t)n * ENTRY_COST, on_turn, s);
 }

@@ -15,7 +15,8 @@ typedef void (*likers_on_step)(void *arg, const char *why);
 
 /* Zero-initialised but for those in the first part. */
 struct likers_step {
-    const char *id; /* ref: key form of the post or user */
+    struct request *rq; /* ref: whom it is for */
+    const char *id;     /* ref: key form of the post or user */
     size_t len;
     bool oldest_first;
     struct likers_pos pos; /* moves behind the last entry */

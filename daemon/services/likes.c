@@ -64,7 +64,7 @@ void cmd_liked(struct commands *c, struct request *rq, int argc,
         }
         states_add(st, post.text, post.len, user.text, user.len);
     }
-    states_get(st, on_states, rq);
+    states_get(st, rq, on_states, rq);
 }
 
 /* ---- LIKECOUNT ---- */
@@ -115,7 +115,7 @@ void cmd_likecount(struct commands *c, struct request *rq, int argc,
     if (i == n) {
         call = mem_alloc(sizeof(*call));
         *call = (struct count_call){rq, n};
-        counts_get(c->counts, posts, n, on_counts, call);
+        counts_get(c->counts, rq, posts, n, on_counts, call);
     }
     free(ids);
     free(posts);

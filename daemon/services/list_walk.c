@@ -140,7 +140,7 @@ static void on_turn(void *arg, const char *why)
 
 static void enter(struct list_walk *w)
 {
-    gate_enter(w->engine->reads, &w->pass, w->pass.cost, on_turn, w);
+    gate_enter(w->engine->reads, &w->pass, w->rq, w->pass.cost, on_turn, w);
 }
 
 static void call_begin(struct list_walk *w, bool by_rank)

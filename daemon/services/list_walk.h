@@ -12,6 +12,7 @@
 #include "services/gate.h"
 
 struct lists;
+struct request;
 
 #define LIST_WALK_STEP 500
 
@@ -22,6 +23,7 @@ typedef void (*list_walk_on_step)(void *arg, const char *why);
 /* Embedded in whoever walks. */
 struct list_walk {
     const struct engine *engine; /* ref */
+    struct request *rq;          /* ref: whom it is for */
     struct lists *lists;         /* ref */
     enum list_side side;
     const char *user; /* ref, key form */

@@ -115,7 +115,7 @@ static size_t page_cost(const struct page_reply *r)
 
 void page_reply_enter(struct page_reply *r, gate_on_turn on_turn, void *arg)
 {
-    gate_enter(r->turns, &r->pass, page_cost(r), on_turn, arg);
+    gate_enter(r->turns, &r->pass, r->rq, page_cost(r), on_turn, arg);
 }
 
 static void put_page(struct page_reply *r)

@@ -167,7 +167,7 @@ static void relate(struct page *p)
         if (is_id(p, i))
             relations_add(r, member, len);
     }
-    relations_get(r, on_codes, p);
+    relations_get(r, p->reply.rq, on_codes, p);
 }
 
 static void filter(struct page *p)
@@ -188,7 +188,7 @@ static void filter(struct page *p)
         else
             states_add(s, q->other.text, q->other.len, member, len);
     }
-    states_get(s, on_codes, p);
+    states_get(s, p->reply.rq, on_codes, p);
 }
 
 static void on_step(void *arg, const char *why)
@@ -307,6 +307,7 @@ void pages_run(struct commands *c, struct request *rq,
     };
     p->walk = (struct list_walk){
         .engine = e,
+        .rq = rq,
         .lists = c->lists,
         .side = q->side,
         .user = p->q.user.text,

@@ -71,11 +71,12 @@ static void on_states(void *arg, const uint8_t *states, size_t n,
     relations_free(r);
 }
 
-void relations_get(struct relations *r, relations_on_done cb, void *arg)
+void relations_get(struct relations *r, struct request *rq,
+                   relations_on_done cb, void *arg)
 {
     r->cb = cb;
     r->arg = arg;
-    states_get(r->states, on_states, r);
+    states_get(r->states, rq, on_states, r);
 }
 
 void relations_free(struct relations *r)

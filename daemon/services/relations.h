@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 struct relations;
+struct request;
 struct service;
 
 /* Per other, in the order of relations_add: 1 the user follows it, 2 it follows
@@ -19,8 +20,10 @@ typedef void (*relations_on_done)(void *arg, const uint8_t *codes, size_t n,
 struct relations *relations_new(const struct service *follow, const char *user,
                                 size_t len, size_t n_max);
 void relations_add(struct relations *r, const char *other, size_t len);
-/* Exactly one callback, perhaps before this returns; r is gone after it. */
-void relations_get(struct relations *r, relations_on_done cb, void *arg);
+/* For this request. Exactly one callback, perhaps before this returns; r is gone
+ * after it. */
+void relations_get(struct relations *r, struct request *rq,
+                   relations_on_done cb, void *arg);
 /* Instead of relations_get. */
 void relations_free(struct relations *r);
 

@@ -274,12 +274,13 @@ static void on_turn(void *arg, const char *why)
     done_one(s);
 }
 
-void states_get(struct states *s, states_on_done cb, void *arg)
+void states_get(struct states *s, struct request *rq, states_on_done cb,
+                void *arg)
 {
     s->cb = cb;
     s->arg = arg;
-    gate_enter(s->engine->reads, &s->pass, COST + s->n * PAIR_COST + s->ids.len,
-               on_turn, s);
+    gate_enter(s->engine->reads, &s->pass, rq,
+               COST + s->n * PAIR_COST + s->ids.len, on_turn, s);
 }
 
 void states_free(struct states *s)

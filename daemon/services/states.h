@@ -9,6 +9,7 @@
 
 struct engine;
 struct lookup;
+struct request;
 struct states;
 
 /* 0 or 1 per pair, in the order of states_add; NULL with an error reply when
@@ -20,8 +21,10 @@ struct states *states_new(const struct engine *e, struct lookup *lookup,
                           size_t n_max);
 void states_add(struct states *s, const char *owner, size_t owner_len,
                 const char *member, size_t member_len);
-/* Exactly one callback, perhaps before this returns; s is gone after it. */
-void states_get(struct states *s, states_on_done cb, void *arg);
+/* For this request. Exactly one callback, perhaps before this returns; s is gone
+ * after it. */
+void states_get(struct states *s, struct request *rq, states_on_done cb,
+                void *arg);
 /* Instead of states_get. */
 void states_free(struct states *s);
 

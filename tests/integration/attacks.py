@@ -630,12 +630,52 @@ class Flood(Attack):
         return peer.replies * len(encode("PING")) == peer.sent
 
 
+class Greedy(Attack):
+    """As many reads as they may have under way, each of many posts, time and
+    again."""
+
+    POSTS = 100
+    ASK = encode("LIKED", USER, *range(1000, 1000 + POSTS))
+    REPLY = b"*%d\r\n" % POSTS + b":0\r\n" * POSTS
+    PEERS = 2
+    memory_mib = 64     # of this kind of work, there may be so much
+
+    def step(self):
+        while len(self.peers) < self.PEERS:
+            self.new_peer().seen = 0
+        for peer in self.peers:
+            peer.pour(self.ASK)
+            self.count(peer)
+
+    def count(self, peer):
+        """Whole replies, until now."""
+        peer.pull_all()
+        whole = len(peer.inbox) // len(self.REPLY)
+        end = whole * len(self.REPLY)
+        assert peer.inbox[:end] == self.REPLY * whole, peer.inbox[:200]
+        del peer.inbox[:end]
+        peer.seen += whole
+        return peer.seen
+
+    def check(self):
+        for peer in self.peers:
+            wait_for(lambda: self.is_answered(peer), 60, "the last answer")
+            assert not peer.ended
+
+    def is_answered(self, peer):
+        rest = -peer.sent % len(self.ASK)
+        if rest:
+            peer.push(self.ASK[-rest:])
+        return self.count(peer) * len(self.ASK) == peer.sent
+
+
 ATTACKS = {
     "slow_readers": SlowReaders, "unread": Unread, "half_closed": HalfClosed,
     "byte_at_a_time": ByteAtATime, "unfinished": Unfinished,
     "hoarding": Hoarding, "idle": Idle,
     "lengths": Lengths, "nested": Nested, "http": Http, "noise": Noise,
     "tls": Tls, "vanishing": Vanishing, "flood": Flood,
+    "greedy": Greedy,
 }
 
 

@@ -10,6 +10,7 @@ import os
 import pathlib
 import random
 import re
+import select
 import threading
 import time
 
@@ -237,6 +238,74 @@ def test_attack(bed, redis, pg, name):
         with neighbours.quiet():
             check_rest(daemon)
     neighbours.check_rows(pg)
+
+
+class Crowd:
+    """A client with many reads, five times what goes to the backends at a
+    time."""
+
+    READS = 16000
+    ASK = encode("LIKED", attacks.USER, 1000)
+    REPLY = b"*1\r\n:0\r\n"
+
+    def __init__(self, daemon):
+        self.daemon = daemon
+        self.peer = Peer(daemon.socket)
+
+    def waiting(self):
+        return self.daemon.metrics()["likesyncd_reads_waiting"]
+
+    def send(self):
+        """Until as many as can wait do."""
+        rest = self.ASK * self.READS
+        while rest:
+            rest = rest[self.peer.push(rest):]
+        harness.wait_for(lambda: self.waiting() > self.READS * 0.7, 60,
+                         "most of them to wait")
+
+    def answered(self):
+        return self.peer.pull_all() // len(self.REPLY)
+
+    def take(self):
+        harness.wait_for(lambda: self.answered() == self.READS, 60,
+                         "all of them to be answered")
+        assert self.peer.inbox == self.REPLY * self.READS
+        self.peer.inbox.clear()
+
+    def overtaken(self, redis):
+        """Sends while Redis stands still, and then another asks something:
+        how many of these are answered when that is."""
+        with contextlib.closing(Peer(self.daemon.socket)) as other:
+            redis.pause()
+            try:
+                self.send()
+                before = self.waiting()
+                other.push(encode("LIKED", attacks.USER, 1))
+                harness.wait_for(lambda: self.waiting() > before, 60,
+                                 "the other to wait")
+            finally:
+                redis.resume()
+            while not other.pull():
+                assert select.select([other.socket, self.peer.socket], [], [],
+                                     60)[0]
+                self.answered()
+            answered = self.answered()
+            assert other.inbox == self.REPLY
+        self.take()
+        return answered
+
+
+def test_readers_take_turns(bed, redis, pg):
+    """Who comes last is not answered last. (On a machine that stalls we may
+    see it late; not every time.)"""
+    crowd = Crowd(bed.daemon(redis, pg, server_max_pipeline=2 * Crowd.READS,
+                             **PATIENT))
+    with contextlib.closing(crowd.peer):
+        answered = []
+        while min(answered, default=crowd.READS) > crowd.READS / 2:
+            assert len(answered) < 10, answered
+            answered.append(crowd.overtaken(redis))
+        print(f"answered before the other was: {answered} of {crowd.READS}")
 
 
 class Knocking(threading.Thread):
