@@ -9,6 +9,7 @@
 #include "core/metrics.h"
 
 #define ADMIN_EXTRA_CLIENTS 8 /* operators get in when the server is full */
+#define ACCEPTS_PER_TURN    16
 #define KEEPALIVE_S         60
 #define LOG_INTERVAL_MS     10000
 
@@ -122,7 +123,7 @@ static void client_refuse(struct listener *l, struct client *c)
     uv_close(&c->u.handle, client_on_closed);
 }
 
-void client_accept(struct listener *l)
+static void client_accept(struct listener *l)
 {
     struct server *s = l->server;
     struct client *c = client_new(l);
@@ -134,4 +135,21 @@ void client_accept(struct listener *l)
         client_refuse(l, c);
     else
         client_open(l, c);
+}
+
+/* Clients may come and go faster than they are taken in, and libuv accepts as
+ * long as some wait. One that we do not take makes it stop. */
+void listener_on_client(struct listener *l)
+{
+    if (l->n_accepted++ < ACCEPTS_PER_TURN)
+        client_accept(l);
+}
+
+void listener_turn(struct listener *l)
+{
+    bool left = l->n_accepted > ACCEPTS_PER_TURN;
+
+    l->n_accepted = 0;
+    if (left)
+        listener_on_client(l);
 }

@@ -35,7 +35,7 @@ static void on_connection(uv_stream_t *stream, int status)
     uint64_t held;
 
     if (status == 0)
-        client_accept(l);
+        listener_on_client(l);
     else if (log_allow(&l->server->log_accept, LOG_INTERVAL_MS, &held))
         log_warn("server",
                  "accept failed: %s (%llu more since the last such line)",

@@ -24,6 +24,8 @@ static void on_turn(uv_prepare_t *turn)
     struct list *node;
 
     s->n_turns++;
+    LIST_FOREACH(listener, &s->listeners)
+        listener_turn(LIST_ENTRY(listener, struct listener, node));
     server_fit_memory(s);
     while ((node = list_pop_front(&s->ready))) {
         client_turn(LIST_ENTRY(node, struct client, ready_node));

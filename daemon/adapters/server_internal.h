@@ -82,8 +82,9 @@ struct listener {
     bool admin;
     bool is_unix;
     char path[ADDRESS_PATH_MAX + 1];
-    int lock_fd; /* -1 none */
-    dev_t dev;   /* of the socket file that we made */
+    unsigned n_accepted; /* in this turn */
+    int lock_fd;         /* -1 none */
+    dev_t dev;           /* of the socket file that we made */
     ino_t ino;
 };
 
@@ -140,7 +141,9 @@ void listener_close(struct listener *l);
 int listener_port(const struct listener *l); /* TCP only */
 
 /* accept.c */
-void client_accept(struct listener *l);
+void listener_on_client(struct listener *l);
+/* A new turn: takes in whom the one before left to this one. */
+void listener_turn(struct listener *l);
 void server_local_address(const struct client *c, char *out, size_t size);
 
 /* client.c */

@@ -276,6 +276,46 @@ static void test_addresses_that_cannot_be(void **state)
     assert_int_equal(try_listen(f->server, &foreign, "192.0.2.1"), -1);
 }
 
+/* ---- many at the door ---- */
+
+/* Whoever is in is not kept waiting for all who come. */
+static void test_few_come_in_at_a_time(void **state)
+{
+    struct fixture *f = *state;
+    struct peer p[100];
+
+    for (size_t i = 0; i < ARRAY_LEN(p); i++)
+        peer_connect(&p[i], f, 0);
+    for (size_t before = 0; before < ARRAY_LEN(p);) {
+        size_t now;
+
+        PUMP_UNTIL(f, server_clients(f->server) > before);
+        now = server_clients(f->server);
+        assert_in_range(now, before + 1, before + 16);
+        before = now;
+    }
+    for (size_t i = 0; i < ARRAY_LEN(p); i++) {
+        peer_puts(&p[i], "PING\r\n");
+        peer_expects(&p[i], "+PONG\r\n");
+        peer_close(&p[i]);
+    }
+}
+
+/* One of them is accepted and not taken in yet. */
+static void test_the_end_while_some_wait_at_the_door(void **state)
+{
+    struct fixture *f = *state;
+    struct peer p[30];
+
+    for (size_t i = 0; i < ARRAY_LEN(p); i++)
+        peer_connect(&p[i], f, 0);
+    PUMP_UNTIL(f, server_clients(f->server) > 0);
+    server_stop_listening(f->server);
+    for (size_t i = 0; i < ARRAY_LEN(p); i++)
+        peer_close(&p[i]);
+    PUMP_UNTIL(f, server_clients(f->server) == 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -290,6 +330,8 @@ int main(void)
         SERVER_TEST(test_tcp_port_in_use),
         SERVER_TEST(test_tcp_by_name),
         SERVER_TEST(test_addresses_that_cannot_be),
+        SERVER_TEST(test_few_come_in_at_a_time),
+        SERVER_TEST(test_the_end_while_some_wait_at_the_door),
     };
 
     return cmocka_run_group_tests_name("listener", tests, NULL, NULL);
