@@ -62,6 +62,8 @@ bool glob_match(const char *pattern, size_t len, const char *text)
     const char *after_star = NULL;
     const char *again = NULL;
 
+    if (len > GLOB_MAX)
+        return false;
     while (*text) {
         if (p < end && *p == '*') {
             after_star = ++p;

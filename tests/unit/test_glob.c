@@ -84,21 +84,33 @@ static void test_cases(void **state)
 }
 
 /* Steps are bounded by the product of the lengths: without that bound, this
- * would take some 10^20 of them. */
+ * would take more than 10^20 of them. */
 static void test_many_stars_take_no_time(void **state)
 {
-    char pattern[81];
+    char pattern[GLOB_MAX];
     char text[401];
 
     (void)state;
-    for (size_t i = 0; i < 80; i += 2)
+    for (size_t i = 0; i < sizeof(pattern); i += 2)
         memcpy(pattern + i, "*a", 2);
-    pattern[79] = 'b';
+    pattern[sizeof(pattern) - 1] = 'b';
     memset(text, 'a', 400);
     text[400] = '\0';
-    assert_false(match(pattern, 80, text));
+    assert_false(match(pattern, sizeof(pattern), text));
     text[399] = 'b';
-    assert_true(match(pattern, 80, text));
+    assert_true(match(pattern, sizeof(pattern), text));
+}
+
+/* A long set is read again for each place of each text. */
+static void test_long_patterns_fit_nothing(void **state)
+{
+    char pattern[GLOB_MAX + 1];
+
+    (void)state;
+    memset(pattern, 'a', sizeof(pattern));
+    memcpy(pattern, "*[", 2);
+    assert_true(match(pattern, GLOB_MAX, "save and a"));
+    assert_false(match(pattern, GLOB_MAX + 1, "save and a"));
 }
 
 static void test_what_is_a_pattern(void **state)
@@ -116,6 +128,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cases),
         cmocka_unit_test(test_many_stars_take_no_time),
+        cmocka_unit_test(test_long_patterns_fit_nothing),
         cmocka_unit_test(test_what_is_a_pattern),
     };
 
