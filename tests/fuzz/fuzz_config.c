@@ -102,7 +102,8 @@ static void on_entry(void *arg, const struct config_entry *e)
         return;
     }
     CHECK(strcmp(buf_cstr(&list->section), e->section) == 0);
-    buf_printf(&list->printed, "%s = ", e->name);
+    /* No longer than it was: inih has room for some 200 bytes of a name. */
+    buf_printf(&list->printed, "%s=", e->name);
     config_put_value(&list->printed, e->value);
     buf_putc(&list->printed, '\n');
 }

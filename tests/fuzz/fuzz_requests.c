@@ -125,11 +125,14 @@ static void check_more(const struct resp_limits *limits, const char *data,
     CHECK(len <= most);
 }
 
+/* A byte that came in place of '$' is shown as it is, as Redis does. */
 static void check_why(const char *why)
 {
+    const char *got = strstr(why, "got '");
+
     CHECK(strncmp(why, "Protocol error: ", 16) == 0);
     for (; *why; why++)
-        CHECK(isprint((unsigned char)*why));
+        CHECK(isprint((unsigned char)*why) || (got && why == got + 5));
 }
 
 /* 1 go on behind `used` bytes, 0 more are needed, -1 this is the end. */
