@@ -300,7 +300,9 @@ static void on_tick_reply(void *arg, enum redis_outcome outcome,
 static void tick_send(struct flusher *f)
 {
     size_t n = flights_count(f);
-    size_t room = flights_max(f) > n ? flights_max(f) - n : 0;
+    /* One more than is claimed: under load own batches leave no other. */
+    size_t most = flights_max(f) + 1;
+    size_t room = most > n ? most - n : 0;
 
     if (f->tick_under_way || !f->open || f->released)
         return;

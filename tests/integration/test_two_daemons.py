@@ -499,3 +499,36 @@ def test_a_row_of_an_app_whose_batch_is_over(bed, redis, pg):
     assert pg.value("SELECT count(*) FROM sync_dead_letter") == 0
     check_states(pg, {(7, 42): {0}})
     check_clean(redis, pg)
+
+
+def test_a_busy_daemon_takes_over(bed, redis, pg):
+    """As many batches of its own as it may have are under way, and none of
+    them ends: that of a dead daemon is taken over all the same."""
+    dead, busy = [bed.daemon(redis, pg, **{**SMALL, "flush_lease_ms": 60000,
+                                           "postgres_lock_timeout_ms": 60000})
+                  for _ in range(2)]
+    likes = {(user, 1): {1} for user in range(200)}
+    with contextlib.closing(redis.client()) as keys, \
+            contextlib.closing(busy.admin()) as admin, \
+            contextlib.closing(pg.cluster.connect(pg.name)) as rival:
+        rival.autocommit = False
+        rival.cursor().execute("LOCK TABLE user_like_post IN EXCLUSIVE MODE")
+        admin.execute_command("FLUSHER", "PAUSE")
+        with contextlib.closing(dead.client()) as client:
+            assert client.execute_command("LIKE", 0, 1) == 1
+        batch, = wait_for(lambda: own_batches(dead, keys), what="a batch")
+        dead.kill9()
+        with contextlib.closing(busy.client()) as client:
+            for user, post in list(likes)[1:]:
+                assert client.execute_command("LIKE", user, post) == 1
+        admin.execute_command("FLUSHER", "RESUME")
+        wait_for(lambda: len(own_batches(busy, keys)) == 3,
+                 what="all batches that two connections may have")
+        keys.zadd("likesync:leases:like", {batch: 1})
+        wait_for(lambda: busy.metrics()["likesyncd_batches_taken_over_total"],
+                 what="the dead daemon's batch to be taken over")
+        rival.rollback()
+    busy.drain()
+    check_states(pg, likes)
+    check_clean(redis, pg)
+    harness.check_exact(pg)
