@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """PgBouncer in transaction mode between the daemons and PostgreSQL: it goes
-away under load, or what is behind it does. See test_pgbouncer_all.py for the
-tests of other files that run through it."""
+away under load, or what is behind it does. See test_pgbouncer_all.py and
+test_pgbouncer_crash.py for the tests of other files that run through it."""
 import contextlib
 import re
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Tests of other files, through a PgBouncer in transaction mode: the fixtures
-below put it between the daemons and PostgreSQL."""
+below put it between the daemons and PostgreSQL. Those of test_crash.py are in
+test_pgbouncer_crash.py."""
 from pgbouncer import bed, pg, pool
 from test_adopt import (test_events_go_on_meanwhile, test_likes,
                         test_sets_and_sorted_sets)
@@ -11,8 +12,6 @@ from test_backends import (test_a_backend_hangs_in_its_transaction,
                            test_postgres_stopped_for_a_while,
                            test_role_without_synchronous_commit,
                            test_started_without_postgres)
-from test_crash import (test_killed_100_times_at_random,
-                        test_killed_after_a_dead_letter, test_killed_at)
 from test_smoke import (
     test_a_dirty_hash_has_no_ttl_even_if_it_had_one,
     test_an_unlike_is_durable_after_a_drain, test_ctl, test_keys_after_a_like,
