@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "adapters/pg.h"
+#include "core/secret.h"
 #include "daemon.h"
 
 #define EXIT_USAGE 2
@@ -95,6 +96,36 @@ static int load(struct options *o, const char *path)
     return rc;
 }
 
+/* A credential is there for the unit only. */
+static int check_secret(const char *path, const char *option, const char *where)
+{
+    struct buf why = {0};
+    char *secret;
+    int rc;
+
+    if (!*where ||
+        (secret_is_credential(where) && !getenv("CREDENTIALS_DIRECTORY")))
+        return 0;
+    rc = secret_read(where, &secret, &why);
+    if (rc != 0)
+        fprintf(stderr, "%s: %s: %s\n", path, option, buf_cstr(&why));
+    secret_free(secret);
+    buf_free(&why);
+    return rc < 0 ? -1 : 0;
+}
+
+/* The options are good; what else would stop the start? */
+static int check(const struct options *o, const char *path)
+{
+    int clients = check_secret(path, "server.password_file", o->password_file);
+    int redis =
+        check_secret(path, "redis.password_file", o->redis_password_file);
+
+    if (clients != 0 || redis != 0)
+        return EXIT_FAILURE;
+    return printf("%s: good\n", path) < 0;
+}
+
 static int print(const struct options *o)
 {
     struct buf text = {0};
@@ -131,7 +162,7 @@ static int with_config(enum mode mode, const char *path)
         else if (mode == MODE_PRINT)
             status = print(&o);
         else
-            status = printf("%s: good\n", path) < 0;
+            status = check(&o, path);
     }
     options_free(&o);
     return status;

@@ -21,6 +21,11 @@ static const char *credential_name(const char *where)
     return strncmp(where, PREFIX, len) == 0 ? where + len : NULL;
 }
 
+bool secret_is_credential(const char *where)
+{
+    return credential_name(where) != NULL;
+}
+
 const char *secret_check(const char *where)
 {
     const char *name = credential_name(where);
@@ -61,7 +66,7 @@ static int read_file(const char *where, const char *path, struct buf *text,
     if (file_read(path, SECRET_MAX, text, &cause) == 0)
         return 0;
     buf_printf(why, "%s: ", where);
-    if (credential_name(where))
+    if (secret_is_credential(where))
         buf_printf(why, "cannot read %s: ", path);
     buf_puts(why, cause);
     return -1;

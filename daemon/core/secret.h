@@ -8,12 +8,15 @@
 #ifndef CORE_SECRET_H
 #define CORE_SECRET_H
 
+#include <stdbool.h>
+
 #include "base/buf.h"
 #include "base/compiler.h"
 
 #define SECRET_MAX     4096 /* bytes of the file */
 #define SECRET_EXPOSED 1
 
+bool secret_is_credential(const char *where);
 /* NULL for a path or credential:NAME, else what was expected. */
 const char *secret_check(const char *where);
 /* The password as an owned string. 0; SECRET_EXPOSED when it was read, but

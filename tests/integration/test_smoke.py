@@ -253,6 +253,30 @@ def test_a_password_file_that_is_not_there_is_named_with_its_option(config):
         status, output = run_daemon("-c", path)
         assert status == 1
         assert f"{section}.password_file: /nowhere/secret: No such" in output
+        assert run_daemon("--check-config", "-c", path) == (
+            1, f"{path}: {section}.password_file: /nowhere/secret: "
+            "No such file or directory\n")
+
+
+def test_check_config_reads_passwords(config, tmp_path):
+    """Both, as a start would. What systemd hands over is not there."""
+    secret = tmp_path / "secret"
+    path = config(f"[server]\npassword_file = {secret}\n"
+                  f"[redis]\npassword_file = {secret}\n")
+    secret.touch(0o600)
+    for text, fault in (("", "it is empty"),
+                        ("a\nb\n", "it has more than one line")):
+        secret.write_text(text)
+        assert run_daemon("--check-config", "-c", path) == (
+            1, "".join(f"{path}: {section}.password_file: {secret}: {fault}\n"
+                       for section in ("server", "redis")))
+    secret.write_text("good\n")
+    assert run_daemon("--check-config", "-c", path) == (0, f"{path}: good\n")
+    secret.chmod(0o644)
+    status, output = run_daemon("--check-config", "-c", path)
+    assert status == 0 and output.count("every user of this machine") == 2
+    path = config("[server]\npassword_file = credential:clients\n")
+    assert run_daemon("--check-config", "-c", path) == (0, f"{path}: good\n")
 
 
 def test_check_config_reports_every_fault(config):
