@@ -26,9 +26,12 @@
 #include "services/lists.h"
 
 #define PAUSE_MS  3
-/* A call takes a place in the queue of the pool, which is short. */
+/* A call takes a place in the queue of the pool, which is short. Of each of its
+ * users it holds the id and the counts all the time; of those of the step under
+ * way, more. */
 #define COST      2048
-#define USER_COST 256
+#define HELD_COST 128
+#define STEP_COST 256
 
 /* As follow_counts.lua says it in place of how many edges follow. */
 enum { LIST_LOADED = -1, LIST_TOO_MANY = -2 };
@@ -349,8 +352,8 @@ static void enter(struct call *c)
     if (n > FOLLOW_COUNTS_STEP)
         n = FOLLOW_COUNTS_STEP;
     c->to = c->from + n;
-    gate_enter(c->fc->engine->reads, &c->pass, c->rq, COST + n * USER_COST,
-               on_turn, c);
+    gate_enter(c->fc->engine->reads, &c->pass, c->rq,
+               COST + n_users(c) * HELD_COST + n * STEP_COST, on_turn, c);
 }
 
 /* ---- the start ---- */

@@ -342,7 +342,7 @@ def test_times_that_a_cursor_may_have(stack, ask, cursor):
 def test_command_docs_tell_the_group(stack):
     with stack.wire() as wire:
         for name, group in (("FOLLOW", b"follows"), ("FANS", b"follows"),
-                            ("LIKE", b"likes"), ("PING", b"server")):
+                            ("LIKE", b"likes"), ("PING", b"connection")):
             reply = wire.call("COMMAND", "DOCS", name)
             assert b"$5\r\ngroup\r\n$%d\r\n%s\r\n" % (
                 len(group), group) in reply
