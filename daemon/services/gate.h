@@ -39,8 +39,10 @@ struct gate_limits {
     size_t waiting_bytes;
 };
 
-/* Of what goes to the backends and back at a time. */
-#define GATE_READS ((struct gate_limits){(size_t)1 << 20, (size_t)32 << 20})
+/* Of what goes to the backends and back at a time. Events share the connection
+ * to Redis and wait behind it, so it is no more than keeps all busy: some 1,700
+ * pairs. */
+#define GATE_READS ((struct gate_limits){(size_t)1 << 17, (size_t)32 << 20})
 /* Of replies that are made in several steps. */
 #define GATE_PAGES ((struct gate_limits){(size_t)16 << 20, (size_t)32 << 20})
 

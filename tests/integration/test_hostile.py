@@ -241,10 +241,10 @@ def test_attack(bed, redis, pg, name):
 
 
 class Crowd:
-    """A client with many reads, five times what goes to the backends at a
+    """A client with many reads, ten times what goes to the backends at a
     time."""
 
-    READS = 16000
+    READS = 4000
     ASK = encode("LIKED", attacks.USER, 1000)
     REPLY = b"*1\r\n:0\r\n"
 
