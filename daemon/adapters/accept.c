@@ -10,7 +10,6 @@
 
 #define ADMIN_EXTRA_CLIENTS 8 /* operators get in when the server is full */
 #define ACCEPTS_PER_TURN    16
-#define KEEPALIVE_S         60
 #define LOG_INTERVAL_MS     10000
 
 static const char refusal[] = "-ERR max number of clients reached\r\n";
@@ -93,10 +92,6 @@ static void client_open(struct listener *l, struct client *c)
     c->session.proto = 2;
     c->session.created_ms = clock_monotonic_ms();
     format_peer(l, c, c->session.addr, sizeof(c->session.addr));
-    if (!l->is_unix) {
-        uv_tcp_nodelay(&c->u.tcp, 1);
-        uv_tcp_keepalive(&c->u.tcp, 1, KEEPALIVE_S);
-    }
     list_push_back(&s->clients, &c->node);
     s->n_clients++;
     metric_add(M_CLIENTS_ACCEPTED, 1);

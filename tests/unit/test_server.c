@@ -318,6 +318,31 @@ static void test_free_with_requests_under_way(void **state)
     peer_close(&p);
 }
 
+static int socket_option(int fd, int level, int name)
+{
+    int value = -1;
+    socklen_t len = sizeof(value);
+
+    assert_int_equal(getsockopt(fd, level, name, &value, &len), 0);
+    return value;
+}
+
+/* Replies leave at once, and a peer that is no more is noticed. */
+static void test_options_of_tcp_clients(void **state)
+{
+    struct fixture *f = *state;
+    struct session_usage u;
+    struct peer p;
+
+    peer_connect(&p, f, 0);
+    PUMP_UNTIL(f, server_clients(f->server) == 1);
+    session_usage(server_session_by_id(f->server, 1), &u);
+    assert_int_not_equal(socket_option(u.fd, IPPROTO_TCP, TCP_NODELAY), 0);
+    assert_int_not_equal(socket_option(u.fd, SOL_SOCKET, SO_KEEPALIVE), 0);
+    assert_int_equal(socket_option(u.fd, IPPROTO_TCP, TCP_KEEPIDLE), 60);
+    peer_close(&p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -334,6 +359,7 @@ int main(void)
         SERVER_TEST(test_late_quit_drops_what_is_behind),
         SERVER_TEST(test_half_closed_peer_gets_its_replies),
         SERVER_TEST(test_free_with_requests_under_way),
+        SERVER_TEST(test_options_of_tcp_clients),
     };
 
     return cmocka_run_group_tests_name("server", tests, NULL, NULL);
