@@ -3,6 +3,7 @@
 # lint.sh format        the layout of all C files, by clang-format
 # lint.sh tidy BUILD    clang-tidy over daemon/, with BUILD's compile commands
 # lint.sh lua           syntax and global names of the Lua scripts
+# lint.sh man BUILD     the pages of the manual that BUILD made
 #
 # The first two by version 14 only: other versions lay some lines out differently and
 # check other things. Exit status 77 (CTest: skipped) where there is none.
@@ -25,7 +26,7 @@ version_14() {
 
 format() {
     tool=$(version_14 clang-format)
-    find daemon tests/unit tests/fuzz -name '*.[ch]' -exec "$tool" --dry-run -Werror {} +
+    find daemon man tests/unit tests/fuzz -name '*.[ch]' -exec "$tool" --dry-run -Werror {} +
 }
 
 # Only what BUILD compiles, which is all of daemon/: clang-tidy would guess at
@@ -63,12 +64,17 @@ lua() {
     return $status
 }
 
+man() {
+    mandoc -Tlint -W warning "$1"/man/*.[1-8]
+}
+
 case ${1-} in
 format) format ;;
 lua) lua ;;
+man) man "${2:?lint.sh man BUILD}" ;;
 tidy) tidy "${2:?lint.sh tidy BUILD}" ;;
 *)
-    sed -n '3,5s/^# //p' "$0" >&2
+    sed -n '3,6s/^# //p' "$0" >&2
     exit 2
     ;;
 esac
