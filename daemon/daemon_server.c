@@ -7,6 +7,7 @@
 #include "base/backoff.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "core/histogram.h"
 #include "core/metrics.h"
 #include "services/client_list.h"
 
@@ -127,6 +128,7 @@ static int render_metrics(void *arg, struct buf *body)
     metric_set(M_REDIS_RECONNECTS, (double)redis_reconnects(d->redis));
     metric_set(M_PG_RECONNECTS, (double)pg_reconnects(d->pg));
     metrics_render(body);
+    histograms_render(body);
     return 200;
 }
 

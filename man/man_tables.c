@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "core/histogram.h"
 #include "core/metrics.h"
 #include "core/option_table.h"
 #include "services/commands.h"
@@ -142,6 +143,7 @@ static void put_metrics(struct buf *out)
     char *help = NULL;
 
     metrics_render(&text);
+    histograms_render(&text);
     buf_cstr(&text);
     begin_list(out);
     for (char *line = strtok_r(text.data, "\n", &save); line;

@@ -7,6 +7,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 
 #define SPARE_MAX        1024
@@ -47,6 +48,8 @@ struct request *request_new(struct client *c)
 
     rq->client = c;
     rq->proto = c->session.proto;
+    rq->timing = H_REQUEST_OTHER;
+    rq->since_us = clock_monotonic_us();
     rq->done = false;
     rq->close_after = false;
     list_push_back(&c->requests, &rq->node);
@@ -122,6 +125,7 @@ void request_done(struct request *rq)
 
     assert(!rq->done);
     rq->done = true;
+    histogram_observe(rq->timing, clock_monotonic_us() - rq->since_us);
     s->n_pending--;
     if (!c) {
         request_put(rq);
@@ -149,6 +153,11 @@ void request_close_after(struct request *rq)
 struct session *request_session(struct request *rq)
 {
     return rq->client ? &rq->client->session : NULL;
+}
+
+void request_set_class(struct request *rq, enum histogram_id timing)
+{
+    rq->timing = timing;
 }
 
 int request_proto(const struct request *rq)

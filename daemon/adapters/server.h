@@ -12,6 +12,7 @@
 #include "base/buf.h"
 #include "base/compiler.h"
 #include "core/address.h"
+#include "core/histogram.h"
 #include "core/resp.h"
 
 struct uv_loop_s;
@@ -128,6 +129,8 @@ void server_free(struct server *s);
 struct session *request_session(struct request *rq);
 /* The protocol version in force when the request came. */
 int request_proto(const struct request *rq);
+/* Among which its time is counted; else among H_REQUEST_OTHER. */
+void request_set_class(struct request *rq, enum histogram_id timing);
 /* Where the reply is written. */
 struct buf *request_reply(struct request *rq);
 /* The reply is complete; rq must not be touched after it. */

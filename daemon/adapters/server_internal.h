@@ -128,6 +128,8 @@ struct request {
     struct client *client; /* ref; NULL when it has gone */
     struct buf reply;
     int proto;
+    enum histogram_id timing;
+    uint64_t since_us; /* monotonic */
     bool done;
     bool close_after;
 };

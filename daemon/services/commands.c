@@ -215,5 +215,8 @@ void commands_on_request(void *arg, struct request *rq, int argc,
     if (!cmd)
         return;
     request_session(rq)->last_command = cmd->name;
+    if (cmd->flags & (CMD_WRITE | CMD_READ))
+        request_set_class(rq, cmd->flags & CMD_WRITE ? H_REQUEST_EVENT
+                                                     : H_REQUEST_READ);
     cmd->run(arg, rq, argc, argv);
 }

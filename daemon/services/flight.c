@@ -19,9 +19,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "core/histogram.h"
 #include "core/resp.h"
 #include "services/writer.h"
 
@@ -39,6 +41,7 @@ struct flight {
     struct batch batch;
     size_t writable;
     struct writer *writer; /* owned, in FLIGHT_WRITE */
+    uint64_t since_us;     /* monotonic: of the call or write under way */
     struct args args;
     char cursor[24];   /* FLIGHT_RELOAD */
     size_t rows_acked; /* FLIGHT_ACK: rows before it are acked */
@@ -49,6 +52,18 @@ struct flight {
 
 static void write_start(struct flight *fl);
 static void ack_next(struct flight *fl);
+
+/* How long it took what began with clock_start. */
+static void clock_stop(const struct flight *fl, enum histogram_id first)
+{
+    histogram_observe(histogram_of(first, (int)fl->engine->kind->index),
+                      clock_monotonic_us() - fl->since_us);
+}
+
+static void clock_start(struct flight *fl)
+{
+    fl->since_us = clock_monotonic_us();
+}
 
 static void wait(struct flight *fl)
 {
@@ -225,6 +240,7 @@ static void on_claim(void *arg, enum redis_outcome outcome,
     struct flight *fl = arg;
 
     if (outcome == REDIS_OK && redis_value_len(v) > HEAD) {
+        clock_stop(fl, H_CLAIM_LIKE);
         claim_read(fl, v);
         return;
     }
@@ -252,6 +268,7 @@ void flight_claim(struct flight *fl, bool may_start_pass)
     args_put_i64(&fl->args,
                  room < o->flush_claim_rows ? room : o->flush_claim_rows);
     args_put_i64(&fl->args, may_start_pass);
+    clock_start(fl);
     if (args_send(&fl->args, fl->engine, SCRIPT_CLAIM, on_claim, fl) != 0)
         claim_end(fl, -1);
 }
@@ -315,6 +332,7 @@ static void on_written(void *arg)
 {
     struct flight *fl = arg;
 
+    clock_stop(fl, H_WRITE_LIKE);
     fl->writer = NULL;
     fl->state = FLIGHT_ACK;
     fault_point("before_ack");
@@ -329,6 +347,7 @@ static void write_start(struct flight *fl)
     fl->rows_acked = 0;
     fl->orphans_acked = 0;
     fl->writable = batch_sort(&fl->batch, e->owner_type, e->member_type);
+    clock_start(fl);
     fl->writer = writer_start(e, &fl->batch, fl->writable, on_written, fl);
 }
 
@@ -370,6 +389,7 @@ static void on_ack(void *arg, enum redis_outcome outcome,
         wait(fl);
         return;
     }
+    clock_stop(fl, H_ACK_LIKE);
     fl->rows_acked = fl->rows_sent;
     fl->orphans_acked = fl->orphans_sent;
     if (redis_value_int(at(v, 0)) < 0) {
@@ -463,6 +483,7 @@ static void ack_orphans(struct flight *fl)
 /* Without rows, too: an empty record's batch has to leave the lists. */
 static void ack_next(struct flight *fl)
 {
+    clock_start(fl);
     if (fl->rows_acked < fl->batch.n_rows || fl->batch.n_orphans == 0)
         ack_rows(fl);
     else

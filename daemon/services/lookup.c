@@ -11,9 +11,11 @@
 #include <string.h>
 
 #include "adapters/timer.h"
+#include "base/clock.h"
 #include "base/list.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "core/histogram.h"
 #include "core/pgarray.h"
 #include "services/engine.h"
 
@@ -34,6 +36,7 @@ struct query {
     struct list node;
     struct item **items; /* owned */
     int n;
+    uint64_t since_us; /* monotonic */
     struct buf owners;
     struct buf members;
     struct pg_param params[2];
@@ -115,6 +118,8 @@ static void on_query(void *arg, enum pg_outcome outcome,
     struct lookup_state *states = NULL;
 
     list_remove(&q->node);
+    histogram_observe(histogram_of(H_LOOKUP_LIKE, (int)l->engine->kind->index),
+                      clock_monotonic_us() - q->since_us);
     if (outcome == PG_DONE) {
         states = mem_zalloc((size_t)q->n * sizeof(*states));
         states_read(q, result, states);
@@ -155,6 +160,7 @@ static void query_send(struct lookup *l)
     struct pg_job job;
 
     q->lookup = l;
+    q->since_us = clock_monotonic_us();
     q->items = mem_alloc(LOOKUP_PAIRS * sizeof(struct item *));
     while (q->n < LOOKUP_PAIRS && !list_empty(&l->waiting)) {
         struct list *node = list_pop_front(&l->waiting);
