@@ -40,15 +40,19 @@ def parse(text):
             assert NAME.match(name) and help_text.endswith("."), line
             assert name not in families, f"{name} comes twice"
             kind = next(lines)
-            assert re.match(rf"# TYPE {name} (counter|gauge)$", kind), kind
+            assert re.match(rf"# TYPE {name} (counter|gauge|histogram)$",
+                            kind), kind
             families[name] = (kind.rpartition(" ")[2], {})
             continue
         row = ROW.match(line)
         assert row, line
-        assert row[1] == name, f"{line}: not below its own HELP and TYPE"
+        own = row[1] if families[name][0] != "histogram" \
+            else re.sub("_(bucket|sum|count)$", "", row[1])
+        assert own == name, f"{line}: not below its own HELP and TYPE"
         values = families[name][1]
-        assert row[2] not in values, f"{line}: comes twice"
-        values[row[2]] = float(row[3])
+        key = row[1].removeprefix(name) + (row[2] or "")
+        assert key not in values, f"{line}: comes twice"
+        values[key] = float(row[3])
     assert all(values for _, values in families.values())
     return families
 
