@@ -109,6 +109,14 @@
       "Generation of the Redis state; goes up at a restart or failover.")      \
     X(REDIS_FAILOVERS, COUNTER, "likesyncd_redis_failovers_total", "",         \
       "Restarts and failovers of Redis that were seen.")                       \
+    X(REDIS_MEMORY, GAUGE, "likesyncd_redis_memory_used_bytes", "",            \
+      "Memory that Redis uses.")                                               \
+    X(REDIS_MEMORY_MAX, GAUGE, "likesyncd_redis_memory_max_bytes", "",         \
+      "maxmemory of Redis; 0 is no limit.")                                    \
+    X(REDIS_MAY_EVICT, GAUGE, "likesyncd_redis_may_evict", "",                 \
+      "1 when Redis' eviction policy is another than noeviction.")             \
+    X(REDIS_AOF, GAUGE, "likesyncd_redis_aof", "",                             \
+      "1 when Redis keeps an append-only file.")                               \
     X(PG_UP, GAUGE, "likesyncd_postgres_up", "",                               \
       "1 when PostgreSQL is connected and its schema fits.")                   \
     X(PG_RECONNECTS, COUNTER, "likesyncd_postgres_reconnects_total", "",       \
@@ -143,10 +151,28 @@
       "included.")                                                             \
     X(BACKLOG_OWNERS_FOLLOW, GAUGE, "likesyncd_backlog_owners",                \
       "kind=\"follow\"", "")                                                   \
+    X(BACKLOG_ROWS_LIKE, GAUGE, "likesyncd_backlog_rows", "kind=\"like\"",     \
+      "Pairs that wait to be claimed, estimated from 100 owners when there "   \
+      "are more.")                                                             \
+    X(BACKLOG_ROWS_FOLLOW, GAUGE, "likesyncd_backlog_rows", "kind=\"follow\"", \
+      "")                                                                      \
+    X(FLUSHER_PAUSED, GAUGE, "likesyncd_flusher_paused", "",                   \
+      "1 between FLUSHER PAUSE and RESUME.")                                   \
     X(SYNC_LAG_LIKE, GAUGE, "likesyncd_sync_lag_seconds", "kind=\"like\"",     \
       "Age of the oldest event that may not be durable yet.")                  \
     X(SYNC_LAG_FOLLOW, GAUGE, "likesyncd_sync_lag_seconds", "kind=\"follow\"", \
       "")                                                                      \
+    X(DRIFT_COUNTS, COUNTER, "likesyncd_drift_found_total", "of=\"counts\"",   \
+      "What verify found to differ.")                                          \
+    X(DRIFT_COUNTERS, COUNTER, "likesyncd_drift_found_total",                  \
+      "of=\"counters\"", "")                                                   \
+    X(DRIFT_BASES, COUNTER, "likesyncd_drift_found_total", "of=\"totals\"",    \
+      "")                                                                      \
+    X(DRIFT_HASHES, COUNTER, "likesyncd_drift_found_total", "of=\"hashes\"",   \
+      "")                                                                      \
+    X(DRIFT_LISTS, COUNTER, "likesyncd_drift_found_total", "of=\"lists\"", "") \
+    X(DRIFT_UNSYNCED, COUNTER, "likesyncd_drift_found_total",                  \
+      "of=\"unsynced\"", "")                                                   \
     X(LISTS_LOADED, COUNTER, "likesyncd_lists_loaded_total", "",               \
       "Lists loaded to their end.")                                            \
     X(LISTS_ROWS, COUNTER, "likesyncd_lists_rows_total", "",                   \

@@ -4,11 +4,16 @@
 
 #include <string.h>
 
+#include "base/num.h"
+
 struct field {
     const char *name;
     size_t offset;
-    size_t size; /* of a string; 0: a flag, "0" or "1" */
+    size_t size; /* of a string; else FLAG or NUMBER */
 };
+
+#define IS_FLAG   0 /* "0" or "1" */
+#define IS_NUMBER 1
 
 #define STRING(name, member)                                                   \
     {                                                                          \
@@ -17,7 +22,11 @@ struct field {
     }
 #define FLAG(name, member)                                                     \
     {                                                                          \
-        name, offsetof(struct redis_info, member), 0                           \
+        name, offsetof(struct redis_info, member), IS_FLAG                     \
+    }
+#define NUMBER(name, member)                                                   \
+    {                                                                          \
+        name, offsetof(struct redis_info, member), IS_NUMBER                   \
     }
 
 static const struct field fields[] = {
@@ -25,6 +34,8 @@ static const struct field fields[] = {
     STRING("master_replid", replid),
     STRING("redis_version", version),
     STRING("maxmemory_policy", maxmemory_policy),
+    NUMBER("used_memory", used_memory),
+    NUMBER("maxmemory", maxmemory),
     FLAG("aof_enabled", aof_enabled),
     FLAG("loading", loading),
 };
@@ -44,6 +55,19 @@ static int take_flag(bool *out, const char *value, size_t len)
         return -1;
     *out = value[0] == '1';
     return 0;
+}
+
+static int take_value(const struct field *f, void *out, const char *value,
+                      size_t len)
+{
+    switch (f->size) {
+    case IS_FLAG:
+        return take_flag(out, value, len);
+    case IS_NUMBER:
+        return num_parse_i64(value, len, out);
+    default:
+        return take_string(out, f->size, value, len);
+    }
 }
 
 static int take_role(struct redis_info *info, bool *seen, const char *value,
@@ -75,8 +99,7 @@ static int take_field(struct redis_info *info, bool *role_seen,
 
         if (strlen(f->name) != name_len || memcmp(f->name, line, name_len) != 0)
             continue;
-        return f->size ? take_string(out, f->size, value, value_len)
-                       : take_flag(out, value, value_len);
+        return take_value(f, out, value, value_len);
     }
     return 0;
 }

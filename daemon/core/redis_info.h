@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/compiler.h"
 
@@ -13,6 +14,8 @@ struct redis_info {
     char replid[48];
     char version[32];
     char maxmemory_policy[32]; /* "" where the server does not tell */
+    int64_t used_memory;       /* bytes */
+    int64_t maxmemory;         /* bytes; 0 no limit */
     bool is_primary;
     bool aof_enabled;
     bool loading; /* still reading its data from disk */

@@ -31,7 +31,7 @@
 #define RESUME_CAP_MS      1000
 #define WATERMARK_EVERY_MS 1000
 #define PRUNE_EVERY_MS     60000
-#define TICK_FIELDS        7
+#define TICK_FIELDS        8
 #define ERROR_LOG_MS       60000
 
 struct flusher {
@@ -251,6 +251,7 @@ static void tick_metrics(const struct flusher *f)
     const struct flusher_status *st = &f->status;
 
     gauge(f, M_BACKLOG_OWNERS_LIKE, (double)st->owners_dirty);
+    gauge(f, M_BACKLOG_ROWS_LIKE, (double)st->rows_dirty);
     gauge(f, M_OWNERS_ON_RECORD_LIKE, (double)st->owners_on_record);
     gauge(f, M_SYNC_LAG_LIKE, st->lag_us < 0 ? 0 : (double)st->lag_us / 1e6);
 }
@@ -271,6 +272,7 @@ static void tick_read(struct flusher *f, const struct redis_value *v)
     st->second_look = field[4] != 0;
     st->batches = field[5];
     st->owners_on_record = field[6];
+    st->rows_dirty = field[7];
     tick_metrics(f);
 }
 
@@ -421,11 +423,13 @@ void flusher_raise_floor(struct flusher *f, int64_t floor_us)
 void flusher_pause(struct flusher *f)
 {
     f->paused = true;
+    metric_set(M_FLUSHER_PAUSED, 1);
 }
 
 void flusher_resume(struct flusher *f)
 {
     f->paused = false;
+    metric_set(M_FLUSHER_PAUSED, 0);
     tick_schedule(f, true);
 }
 

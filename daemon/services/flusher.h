@@ -27,6 +27,7 @@ struct flusher_status {
     int64_t lag_us;       /* of the watermark; -1 without one */
     int64_t stored_us;    /* watermark as PostgreSQL has it */
     int64_t owners_dirty; /* registry and pass */
+    int64_t rows_dirty;   /* of these, about */
     int64_t owners_on_record;
     int64_t batches;     /* on record, of all daemons */
     int64_t batches_own; /* under way here */

@@ -67,6 +67,7 @@ static void status_add(struct flusher_status *sum,
     if (st->stored_us < sum->stored_us)
         sum->stored_us = st->stored_us;
     sum->owners_dirty += st->owners_dirty;
+    sum->rows_dirty += st->rows_dirty;
     sum->owners_on_record += st->owners_on_record;
     sum->batches += st->batches;
     sum->batches_own += st->batches_own;

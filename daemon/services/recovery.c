@@ -16,6 +16,7 @@
 #include "adapters/timer.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "core/metrics.h"
 #include "services/service.h"
 #include "services/sql.h"
 
@@ -212,6 +213,15 @@ static void recover(struct recovery *r)
 
 /* ---- checks ---- */
 
+static void info_metrics(const struct redis_info *info)
+{
+    metric_set(M_REDIS_MEMORY, (double)info->used_memory);
+    metric_set(M_REDIS_MEMORY_MAX, (double)info->maxmemory);
+    metric_set(M_REDIS_MAY_EVICT,
+               strcmp(info->maxmemory_policy, "noeviction") != 0);
+    metric_set(M_REDIS_AOF, info->aof_enabled);
+}
+
 static void judge(struct recovery *r, const struct redis_info *info)
 {
     bool other = !is_same(info, &r->info);
@@ -220,6 +230,7 @@ static void judge(struct recovery *r, const struct redis_info *info)
     const char *no = objection(info);
 
     r->info = *info;
+    info_metrics(info);
     if (policy)
         policy_log(info);
     if (aof)
@@ -299,6 +310,7 @@ int recovery_redis_up(struct recovery *r, const struct redis_info *info)
     policy_log(info);
     aof_log(info);
     r->info = *info;
+    info_metrics(info);
     r->recovering = 0;
     r->checking = false;
     r->floor_wanted = true;

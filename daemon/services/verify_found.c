@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "core/metrics.h"
 #include "services/verify_internal.h"
 
 #define FOUND_MAX 100000 /* that are kept; beyond it some may count twice */
@@ -24,6 +25,7 @@ void verify_found(struct verify *v, enum verify_part part, bool mended,
     if (map_find(&v->seen, text, len))
         return;
     count->different++;
+    metric_add(metric_of(M_DRIFT_COUNTS, (int)part), 1);
     count->mended += mended;
     if (v->seen.count >= FOUND_MAX)
         return;

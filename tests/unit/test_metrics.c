@@ -76,6 +76,7 @@ static void test_rows_by_kind(void **state)
         M_QUEUE_EVENTS_LIKE,      M_OWNERS_ON_RECORD_LIKE,
         M_BATCHES_IN_FLIGHT_LIKE, M_BACKLOG_OWNERS_LIKE,
         M_SYNC_LAG_LIKE,          M_RECALL_ENTRIES_LIKE,
+        M_BACKLOG_ROWS_LIKE,
     };
     char labels[64];
     size_t n = 0;
