@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "core/history.h"
 
+#include <stdbool.h>
+
 #include "core/metrics.h"
 
 static struct {
