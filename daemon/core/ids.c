@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/num.h"
+#include "base/utf8.h"
 #include "core/hex.h"
 
 #define UUID_BYTES 16
@@ -114,46 +115,12 @@ static size_t format_uuid(const char *p, char *out)
 
 /* ---- text ---- */
 
-/* Length of the UTF-8 character at s, or 0: no overlong forms, no surrogates,
- * nothing above U+10FFFF (Unicode 15, table 3-7). */
-static size_t utf8_char_len(const unsigned char *s, size_t len)
-{
-    unsigned char low = 0x80;
-    unsigned char high = 0xbf;
-    size_t n;
-    if (s[0] < 0x80)
-        return 1;
-    if (s[0] >= 0xc2 && s[0] <= 0xdf)
-        n = 2;
-    else if (s[0] >= 0xe0 && s[0] <= 0xef)
-        n = 3;
-    else if (s[0] >= 0xf0 && s[0] <= 0xf4)
-        n = 4;
-    else
-        return 0;
-    if (s[0] == 0xe0)
-        low = 0xa0;
-    else if (s[0] == 0xed)
-        high = 0x9f;
-    else if (s[0] == 0xf0)
-        low = 0x90;
-    else if (s[0] == 0xf4)
-        high = 0x8f;
-    if (n > len || s[1] < low || s[1] > high)
-        return 0;
-    for (size_t i = 2; i < n; i++) {
-        if (s[i] < 0x80 || s[i] > 0xbf)
-            return 0;
-    }
-    return n;
-}
-
 static bool is_valid_text(const char *s, size_t len)
 {
     if (len == 0 || len > ID_TEXT_MAX || memchr(s, '\0', len) != NULL)
         return false;
     while (len > 0) {
-        size_t n = utf8_char_len((const unsigned char *)s, len);
+        size_t n = utf8_char_len(s, len);
         if (n == 0)
             return false;
         s += n;
