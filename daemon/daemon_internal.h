@@ -40,6 +40,7 @@ struct daemon {
     struct follow_counts *follow_counts;
     struct adopt *adopt;
     struct verify *verify;
+    struct dead_letters *dead_letters;
     struct recovery *recovery;
     struct recovery_events recovery_events;
     struct auth *auth; /* owned */

@@ -9,6 +9,7 @@
 #include "core/metrics.h"
 #include "services/adopt.h"
 #include "services/counts.h"
+#include "services/dead_letters.h"
 #include "services/flushers.h"
 #include "services/follow_counts.h"
 #include "services/gate.h"
@@ -195,6 +196,7 @@ void daemon_services_start(struct daemon *d)
         follow_counts_new(&d->services[EDGE_FOLLOW].engine, d->list_loads);
     d->adopt = adopt_new(d->services, &d->loop);
     d->verify = verify_new(d->services, &d->loop);
+    d->dead_letters = dead_letters_new(&d->services[0].engine);
     d->recovery_events = (struct recovery_events){
         .on_open = on_open,
         .on_close = on_close,
@@ -227,6 +229,7 @@ void daemon_services_free(struct daemon *d)
         service_free(&d->services[i]);
     adopt_free(d->adopt);
     verify_free(d->verify);
+    dead_letters_free(d->dead_letters);
     counts_free(d->counts);
     likers_free(d->likers);
     follow_counts_free(d->follow_counts);

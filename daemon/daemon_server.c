@@ -103,6 +103,7 @@ int daemon_server_start(struct daemon *d)
         .adopt = d->adopt,
         .verify = d->verify,
         .auth = d->auth,
+        .config_path = d->path,
         .started_ms = clock_monotonic_ms(),
     };
     snprintf(d->commands.run_id, sizeof(d->commands.run_id), "%016llx%016llx",

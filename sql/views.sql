@@ -3,13 +3,15 @@
 -- schema.sql and roles.sql. Idempotent: apply it again at will.
 --
 --   psql -d likesync -f sql/views.sql
---   psql -d likesync -v read_role=likesync_read -f sql/views.sql
+--   psql -d likesync -v daemon_role=likesyncd -v read_role=likesync_read -f ...
 --
--- The daemon needs none of this, so its rights are granted here and not in
+-- The daemon flushes without any of this, so its rights are granted here and not in
 -- roles.sql: the read role may read the views; retry_dead_letter, which writes, is
--- for the owner of the tables and whom the owner grants it.
+-- for the owner of the tables and whom the owner grants it, and for the daemon's role,
+-- which with it may also delete dead letters: likesyncctl deadletter.
 
 \set ON_ERROR_STOP on
+\if :{?daemon_role} \else \set daemon_role likesyncd \endif
 \if :{?read_role} \else \set read_role likesync_read \endif
 SET client_min_messages = warning;
 
@@ -219,11 +221,18 @@ END $$;
 REVOKE ALL ON FUNCTION apply_dead_edge(sync_dead_letter),
   apply_dead_delta(sync_dead_letter), retry_dead_letter(bigint) FROM PUBLIC;
 
-SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = :'read_role') AS has_role
+SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = :'read_role') AS has_reader,
+       EXISTS (SELECT FROM pg_roles WHERE rolname = :'daemon_role') AS has_daemon
 \gset
-\if :has_role
+\if :has_reader
 GRANT SELECT ON like_count_drift, follow_count_drift, flush_lag, dead_letters
   TO :"read_role";
+\endif
+\if :has_daemon
+GRANT EXECUTE ON FUNCTION apply_dead_edge(sync_dead_letter),
+  apply_dead_delta(sync_dead_letter), retry_dead_letter(bigint)
+  TO :"daemon_role";
+GRANT DELETE ON sync_dead_letter TO :"daemon_role";
 \endif
 
 COMMIT;

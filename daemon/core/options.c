@@ -75,6 +75,37 @@ int options_reload(struct options *o, const struct options *from,
     return changed;
 }
 
+static void show_row(const struct option *row, const struct options *o,
+                     const struct options *file,
+                     void (*each)(void *arg, const struct option_shown *shown),
+                     void *arg)
+{
+    struct buf now = {0}, next = {0};
+    struct option_shown shown = {row->section, row->name, NULL, row->reloadable,
+                                 false};
+
+    option_format(row, o, &now);
+    option_format(row, file ? file : o, &next);
+    shown.differs = strcmp(buf_cstr(&now), buf_cstr(&next)) != 0;
+    shown.value = row->hidden ? "(hidden)" : buf_cstr(&now);
+    each(arg, &shown);
+    buf_free(&now);
+    buf_free(&next);
+}
+
+void options_each(const struct options *o, const struct options *file,
+                  void (*each)(void *arg, const struct option_shown *shown),
+                  void *arg)
+{
+    for (size_t i = 0; i < OPTION_COUNT; i++)
+        show_row(&OPTION_TABLE[i], o, file, each, arg);
+}
+
+size_t options_count(void)
+{
+    return OPTION_COUNT;
+}
+
 static void print_head(struct buf *out)
 {
     buf_puts(out,

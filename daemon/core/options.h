@@ -6,6 +6,7 @@
 #define CORE_OPTIONS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/buf.h"
@@ -117,6 +118,22 @@ MUST_CHECK int options_load(struct options *o, const char *path,
  * many options of `o` changed. */
 int options_reload(struct options *o, const struct options *from,
                    struct buf *notes);
+
+/* One option as it is shown to people. */
+struct option_shown {
+    const char *section;
+    const char *name;
+    const char *value; /* as in the file, without quotes; "(hidden)" */
+    bool reloadable;
+    bool differs; /* the file has another value */
+};
+
+/* Calls `each` for all options, in the order of the table. `file`: what the file
+ * holds now, or NULL. */
+void options_each(const struct options *o, const struct options *file,
+                  void (*each)(void *arg, const struct option_shown *shown),
+                  void *arg);
+size_t options_count(void);
 
 /* The whole configuration as INI text that options_load reads back to the same
  * values (--print-config). With `comments`, each option is preceded by its

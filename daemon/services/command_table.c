@@ -144,6 +144,19 @@ const struct command command_table[] = {
      "Tells how far it is."},
     {"verify|stop", 2, CMD_ADMIN, cmd_verify_stop, "server", "", "Ends it."},
     HELP_OF("verify", CMD_ADMIN),
+
+    {"deadletter", -2, CMD_ADMIN, NULL, "server", "",
+     "Rows that PostgreSQL refused; admin listener only."},
+    {"deadletter|drop", 3, CMD_ADMIN, cmd_deadletter_drop, "server", "id",
+     "Deletes it."},
+    {"deadletter|list", -2, CMD_ADMIN, cmd_deadletter_list, "server",
+     "[FROM id] [COUNT count]", "Lists them, the newest first."},
+    {"deadletter|retry", 3, CMD_ADMIN, cmd_deadletter_retry, "server", "id",
+     "Applies it, and deletes it."},
+    HELP_OF("deadletter", CMD_ADMIN),
+
+    {"settings", 1, CMD_ADMIN, cmd_settings, "server", "",
+     "The configuration that the daemon runs with; admin listener only."},
 };
 
 #define TABLE_END (command_table + ARRAY_LEN(command_table))

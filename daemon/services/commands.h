@@ -35,6 +35,7 @@ struct commands {
     struct server *server;
     struct client_list *client_list;
     struct auth *auth;
+    const char *config_path;
     uint64_t started_ms; /* monotonic */
     char run_id[41];
 };
@@ -210,6 +211,18 @@ void cmd_adopt_status(struct commands *, struct request *, int,
                       const struct resp_arg *);
 void cmd_adopt_stop(struct commands *, struct request *, int,
                     const struct resp_arg *);
+
+/* dead_letters_command.c */
+void cmd_deadletter_drop(struct commands *, struct request *, int,
+                         const struct resp_arg *);
+void cmd_deadletter_list(struct commands *, struct request *, int,
+                         const struct resp_arg *);
+void cmd_deadletter_retry(struct commands *, struct request *, int,
+                          const struct resp_arg *);
+
+/* settings_command.c */
+void cmd_settings(struct commands *, struct request *, int,
+                  const struct resp_arg *);
 
 /* verify_command.c */
 void cmd_verify_start(struct commands *, struct request *, int,

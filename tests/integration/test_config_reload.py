@@ -322,3 +322,68 @@ def test_no_request_suffers_from_a_reload(bed, redis, pg):
     daemon.drain()
     assert pg.value("SELECT sum(like_count) FROM post_like") == 2000
     harness.check_exact(pg)
+
+
+# ---- SETTINGS ----
+
+def settings(daemon):
+    """(the reply without its options, {name: option})"""
+    def as_map(flat):
+        return dict(zip(flat[::2], flat[1::2]))
+    with contextlib.closing(daemon.admin()) as admin:
+        reply = as_map(admin.execute_command("SETTINGS"))
+    options = [as_map(flat) for flat in reply.pop("options")]
+    return reply, {option.pop("name"): option for option in options}
+
+
+def test_settings_are_those_of_print_config(bed, redis, pg):
+    daemon = bed.daemon(redis, pg, cache_ttl=1234)
+    reply, options = settings(daemon)
+    assert reply["file"] == str(daemon.config) and reply["fault"] == ""
+    section, printed = "", {}
+    for line in run([harness.BUILD / "likesyncd", "--print-config", "-c",
+                     daemon.config]).splitlines():
+        if line.startswith("["):
+            section = line.strip("[]")
+        elif "=" in line and not line.startswith("#"):
+            name, _, value = line.partition("=")
+            printed[f"{section}.{name.strip()}"] = value.strip()
+    conninfo = printed.pop("postgres.conninfo")
+    assert options.pop("postgres.conninfo")["value"] == "(hidden)"
+    assert conninfo == pg.conninfo() and conninfo not in str(options)
+    assert {name: option["value"] for name, option in options.items()} == \
+        printed
+    assert options["cache.ttl"]["value"] == "1234"
+    assert {name for name, option in options.items()
+            if option["reloadable"]} == marked_reload()
+    assert not any(option["differs"] for option in options.values())
+
+
+def test_settings_tell_what_the_file_changes(bed, redis, pg):
+    daemon = bed.daemon(redis, pg, cache_ttl=600)
+    daemon.write_config(cache_ttl=700, postgres_connections=3,
+                        postgres_conninfo=pg.conninfo() + " connect_timeout=9")
+
+    def differing():
+        return {name for name, option in settings(daemon)[1].items()
+                if option["differs"]}
+    assert differing() == {"cache.ttl", "postgres.connections",
+                           "postgres.conninfo"}
+    assert settings(daemon)[1]["cache.ttl"]["value"] == "600"
+    hup(daemon)
+    assert differing() == {"postgres.connections", "postgres.conninfo"}
+    assert settings(daemon)[1]["cache.ttl"]["value"] == "700"
+    # A file with faults: the first is told, and the values are still the old ones.
+    daemon.write_config(cache_ttl="x", flush_batch_rows="y")
+    reply, options = settings(daemon)
+    assert re.fullmatch(re.escape(str(daemon.config)) +
+                        r":\d+: cache.ttl = \"x\": expected [^\n]*",
+                        reply["fault"])
+    assert options["cache.ttl"]["value"] == "700" and differing() == set()
+
+
+def test_settings_are_not_for_clients(daemon, client):
+    with pytest.raises(redis_py.exceptions.NoPermissionError):
+        client.execute_command("SETTINGS")
+    # CONFIG GET tells nothing of them.
+    assert "cache.ttl" not in str(client.execute_command("CONFIG GET", "*"))

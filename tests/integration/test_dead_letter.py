@@ -2,11 +2,14 @@
 """Rows that PostgreSQL refuses: they, and only they, go to the dead letters;
 all others are written, and all counts stay right."""
 import contextlib
+import re
 
 import pytest
+import redis as redis_py
 
 import harness
 from edges import check_counts, staying
+from servers import ROOT, wait_for
 from wire import Wire, encode
 
 ROWS = 1200          # in one batch, several claims
@@ -323,3 +326,186 @@ def test_a_kill_writes_no_letter_twice(case, point):
                               (42, 33, 1, None, "23514")]
     case.client = case.daemon.client()
     case.check([pair for pair in pairs if pair[0] not in (3, 33)], [42])
+
+
+# ---- DEADLETTER ----
+
+VIEWS = ROOT / "sql" / "views.sql"
+
+
+def as_map(flat):
+    return dict(zip(flat[::2], flat[1::2]))
+
+
+class Letters:
+    """What the operator asks for, on the admin listener."""
+
+    def __init__(self, case):
+        self.case = case
+        self.client = case.daemon.admin()
+
+    def ask(self, *words):
+        return self.client.execute_command("DEADLETTER", *words)
+
+    def list(self, *words):
+        """(how many there are, those that are listed)"""
+        reply = as_map(self.ask("LIST", *words))
+        return reply["total"], [as_map(flat) for flat in reply["letters"]]
+
+    def refused(self, *words):
+        with pytest.raises(redis_py.ResponseError) as refusal:
+            self.ask(*words)
+        return str(refusal.value)
+
+
+@pytest.fixture
+def letters(case):
+    case.pg.psql("-f", VIEWS)
+    return Letters(case)
+
+
+def test_letters_are_listed_in_words(letters):
+    case = letters.case
+    assert letters.list() == (0, [])
+    case.refuse("user_id <> 7")
+    case.refuse("followee_id <> 8", table="user_follow")
+    case.refuse("unattributed = 0", table="post_like")
+    case.send("LIKE", [(7, 42)])
+    case.flush()
+    case.flusher("PAUSE")
+    case.send("FOLLOW", [(7, 8)])
+    case.flush()
+    case.flusher("PAUSE")
+    case.keys.incrby("post_43_counter", 5)
+    case.keys.sadd("post_set", 43)
+    case.flush()
+    case.keys.hset("user_follow_1_abc", mapping={"status": 1, "mtime": 5})
+    case.keys.sadd("user_follow_set_1", "abc")
+    case.keys.sadd("follow_set", 1)
+    case.flush()
+    total, found = letters.list()
+    assert total == 4
+    assert [(letter["what"], letter["sqlstate"]) for letter in found] == [
+        ("MALFORMED follow 1 abc", ""), ("COUNT +5 43", "23514"),
+        ("FOLLOW 7 8", "23514"), ("LIKE 7 42", "23514")]
+    like = found[3]
+    assert (like["kind"], like["verb"], like["user"], like["post"]) == \
+        ("like", "LIKE", "7", "42")
+    assert found[2]["followee"] == "8"
+    assert "test_refuses" in like["reason"]
+    row = case.pg.query(
+        "SELECT id, extract(epoch FROM mtime) * 1000000,"
+        " extract(epoch FROM refused_at) * 1000000 FROM sync_dead_letter"
+        " WHERE kind = 'like' AND status = 1")[0]
+    assert (like["id"], like["event_us"], like["refused_us"]) == row
+    assert found[1]["event_us"] == 0
+    # A part of them.
+    assert letters.list("COUNT", 1) == (4, found[:1])
+    assert letters.list("FROM", found[1]["id"], "COUNT", 2) == (4, found[1:3])
+    assert letters.list("COUNT", 2, "FROM", like["id"]) == (4, [like])
+
+
+def test_a_letter_is_tried_again(letters):
+    case = letters.case
+    case.send("LIKE", [(7, 42), (8, 42)])
+    case.refuse("user_id <> 7")
+    case.flush()
+    [letter] = letters.list()[1]
+    refusal = letters.refused("RETRY", letter["id"])
+    assert f"dead letter {letter['id']} (like 42 7) is still refused" in refusal
+    assert "test_refuses" in refusal
+    assert letters.list() == (1, [letter])
+    case.allow()
+    with harness.I1Watcher(case.pg):
+        assert letters.ask("RETRY", letter["id"]) == "applied: like 42 7"
+    assert letters.list() == (0, [])
+    assert case.liked() == {(7, 42), (8, 42)}
+    harness.check_exact(case.pg)
+    assert f"there is no dead letter {letter['id']}" in \
+        letters.refused("RETRY", letter["id"])
+    assert f"applied by the operator (id {letter['id']})" in \
+        case.daemon.log_text()
+
+
+def test_a_letter_is_dropped(letters):
+    case = letters.case
+    pairs = [(user, 42) for user in range(4)]
+    case.send("LIKE", pairs)
+    case.refuse("user_id NOT IN (1, 2)")
+    case.flush()
+    newer, older = letters.list()[1]
+    assert letters.ask("DROP", older["id"]) == str(older["id"])
+    assert letters.list() == (1, [newer])
+    assert "there is no dead letter" in letters.refused("DROP", older["id"])
+    assert f"dropped by the operator (id {older['id']})" in \
+        case.daemon.log_text()
+    case.check([(0, 42), (3, 42)], [42])
+
+
+def test_what_has_not_been_applied_is_named(case):
+    """sql/views.sql is not, or not since it has these grants."""
+    letters = Letters(case)
+    number = case.pg.value(
+        "INSERT INTO sync_dead_letter (kind, batch_id, owner_id, reason)"
+        " VALUES ('like', 'b', '42', 'no') RETURNING id")
+    apply = r"apply sql/views.sql \(psql -d DB -f views.sql\)$"
+    assert re.search(r"retry_dead_letter\(bigint\) does not exist: " + apply,
+                     letters.refused("RETRY", number))
+    assert re.search("permission denied for table sync_dead_letter: " + apply,
+                     letters.refused("DROP", number))
+    case.pg.psql("-f", VIEWS)
+    case.pg.query("REVOKE EXECUTE ON FUNCTION retry_dead_letter(bigint)"
+                  " FROM likesyncd")
+    assert re.search("permission denied for function retry_dead_letter: "
+                     + apply, letters.refused("RETRY", number))
+    case.pg.query("REVOKE SELECT ON sync_dead_letter FROM likesyncd")
+    assert "apply sql/schema.sql and sql/roles.sql" in letters.refused("LIST")
+
+
+def test_a_letter_that_is_locked(letters):
+    """The flusher's lock_timeout holds here, too."""
+    case = letters.case
+    case.daemon.term()
+    case.daemon.write_config(postgres_lock_timeout_ms=50)
+    case.daemon.start()
+    letters = Letters(case)
+    number = case.pg.value(
+        "INSERT INTO sync_dead_letter (kind, batch_id, owner_id, reason)"
+        " VALUES ('like', 'b', '42', 'no') RETURNING id")
+    with contextlib.closing(case.pg.connect()) as other:
+        other.autocommit = False
+        other.cursor().execute("SELECT FROM sync_dead_letter FOR UPDATE")
+        for word in ("RETRY", "DROP"):
+            assert letters.refused(word, number).startswith("TRYAGAIN ")
+    assert letters.list()[0] == 1
+
+
+def test_letters_while_postgres_is_away(bed, redis):
+    cluster = bed.postgres()
+    daemon = bed.daemon(redis, cluster.create_database())
+    cluster.stop()
+    with contextlib.closing(daemon.admin()) as admin:
+        for words in (("LIST",), ("RETRY", 1), ("DROP", 1)):
+            with pytest.raises(redis_py.ResponseError) as refusal:
+                admin.execute_command("DEADLETTER", *words)
+            assert re.match("(UNAVAILABLE|UNKNOWN) ", str(refusal.value))
+
+
+@pytest.mark.parametrize("words, why", [
+    (("RETRY",), "unknown DEADLETTER request 'RETRY' with 0 arguments"),
+    (("RETRY", "ALL"), "invalid id 'ALL'"),
+    (("DROP", "0"), "invalid id '0'"),
+    (("DROP", "1", "2"), "unknown DEADLETTER request 'DROP' with 2"),
+    (("LIST", "COUNT"), "syntax error"),
+    (("LIST", "COUNT", "1001"), "from 1 to 1000"),
+    (("LIST", "FROM", "x"), "invalid id 'x'"),
+    (("LIST", "TO", "1"), "syntax error"),
+    (("NOPE",), "expected LIST"),
+])
+def test_wrong_requests(case, words, why):
+    assert why in Letters(case).refused(*words)
+
+
+def test_clients_may_not(case):
+    with pytest.raises(redis_py.exceptions.NoPermissionError):
+        case.client.execute_command("DEADLETTER", "LIST")

@@ -583,8 +583,8 @@ def test_client_list_of_many(pair):
 
 NAMES = """like unlike liked likecount likers likedposts follow unfollow
 following followers fans relation mutuals common followcount flusher adopt
-verify ping echo hello auth select client command config info readonly reset
-quit""".split()
+verify deadletter settings ping echo hello auth select client command config
+info readonly reset quit""".split()
 
 
 def tree(wire, *arguments):

@@ -71,7 +71,8 @@ def check_exact(db):
 
 def test_applies_again_and_by_itself(db):
     db.psql("-f", VIEWS)
-    db.psql("-v", "read_role=nobody_here", "-f", VIEWS)
+    db.psql("-v", "read_role=nobody_here", "-v", "daemon_role=nobody_there",
+            "-f", VIEWS)
 
 
 def test_read_role(db):
@@ -85,6 +86,19 @@ def test_read_role(db):
                      "apply_dead_edge(sync_dead_letter)",
                      "apply_dead_delta(sync_dead_letter)"):
         assert not may("function", (function, "EXECUTE"))
+
+
+def test_daemon_role(db):
+    """It may do what likesyncctl deadletter asks for, and no more than that."""
+    def may(what, right):
+        return db.value(f"SELECT has_{what}_privilege('likesyncd', %s, %s)", *right)
+    for function in ("retry_dead_letter(bigint)",
+                     "apply_dead_edge(sync_dead_letter)",
+                     "apply_dead_delta(sync_dead_letter)"):
+        assert may("function", (function, "EXECUTE"))
+    assert may("table", ("sync_dead_letter", "DELETE"))
+    for view in (*DRIFTS, "flush_lag", "dead_letters"):
+        assert not may("table", (view, "SELECT"))
 
 
 def test_like_drift(db):
