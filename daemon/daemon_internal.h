@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* What the files of the daemon share: daemon.c (start, status, stop),
  * daemon_parts.c (services and backends, and who tells whom), daemon_server.c
- * (listeners and pages), daemon_reload.c (SIGHUP), daemon_tls.c (certificates for
- * Redis). */
+ * (the server and the pages), daemon_sockets.c (where it listens),
+ * daemon_reload.c (SIGHUP), daemon_tls.c (certificates for Redis). */
 #ifndef DAEMON_INTERNAL_H
 #define DAEMON_INTERNAL_H
 
@@ -70,6 +70,9 @@ void daemon_backends_start(struct daemon *d);
 MUST_CHECK int daemon_server_start(struct daemon *d);
 MUST_CHECK int daemon_http_start(struct daemon *d);
 struct server_limits daemon_limits(const struct options *o);
+
+/* daemon_sockets.c: 0, or -1 with the reason logged. */
+MUST_CHECK int daemon_listen(struct daemon *d);
 
 /* daemon_tls.c: 0, or -1 with the reason logged. */
 MUST_CHECK int daemon_tls_start(struct daemon *d);

@@ -65,21 +65,6 @@ struct server_limits daemon_limits(const struct options *o)
     };
 }
 
-static int listen_all(struct daemon *d, const struct address_list *list,
-                      bool admin)
-{
-    struct buf why = {0};
-    int rc = 0;
-
-    for (int i = 0; i < list->n && rc == 0; i++) {
-        rc = server_listen(d->server, &list->items[i], admin, &why);
-        if (rc != 0)
-            log_error("server", "%s", buf_cstr(&why));
-    }
-    buf_free(&why);
-    return rc;
-}
-
 int daemon_server_start(struct daemon *d)
 {
     struct server_config config = {
@@ -112,10 +97,7 @@ int daemon_server_start(struct daemon *d)
     d->server = server_new(&d->loop, &config);
     d->commands.server = d->server;
     d->commands.client_list = client_list_new(&d->loop, d->server);
-    if (listen_all(d, &d->options->listen, false) != 0 ||
-        listen_all(d, &d->options->admin_listen, true) != 0)
-        return -1;
-    return 0;
+    return daemon_listen(d);
 }
 
 /* ---- HTTP ---- */

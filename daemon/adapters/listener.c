@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Listening sockets.
+/* Listening sockets that we make. (passed.c has those that others made.)
  *
  * A unix socket's file outlives kill -9, so PATH.lock says who owns the path:
  * flock(2) on it is held as long as the socket, and ends with the process. The
@@ -43,7 +43,7 @@ static void on_connection(uv_stream_t *stream, int status)
                  uv_strerror(status), (unsigned long long)held);
 }
 
-static struct listener *listener_new(struct server *s, bool is_unix, bool admin)
+struct listener *listener_new(struct server *s, bool is_unix, bool admin)
 {
     struct listener *l = mem_zalloc(sizeof(*l));
 
@@ -59,6 +59,19 @@ static struct listener *listener_new(struct server *s, bool is_unix, bool admin)
     s->n_handles++;
     list_push_back(&s->listeners, &l->node);
     return l;
+}
+
+/* In the queue of a socket that was passed are all who came while nobody ran, so
+ * that must not become shorter. */
+int listener_start(struct listener *l)
+{
+    int backlog = l->passed ? SOMAXCONN : BACKLOG;
+
+    if (!l->is_unix) { /* clients inherit it */
+        uv_tcp_nodelay(&l->u.tcp, 1);
+        uv_tcp_keepalive(&l->u.tcp, 1, KEEPALIVE_S);
+    }
+    return uv_listen(&l->u.stream, backlog, on_connection);
 }
 
 static void on_closed(uv_handle_t *handle)
@@ -267,7 +280,7 @@ static int open_unix(struct listener *l, struct buf *why)
     if (rc < 0)
         close(fd);
     else
-        rc = uv_listen(&l->u.stream, BACKLOG, on_connection);
+        rc = listener_start(l);
     if (rc < 0) {
         buf_printf(why, "%s: listen: %s", l->path, uv_strerror(rc));
         return -1;
@@ -278,8 +291,10 @@ static int open_unix(struct listener *l, struct buf *why)
 static int listen_unix(struct server *s, const struct address *a, bool admin,
                        struct buf *why)
 {
-    struct listener *l;
+    struct listener *l = passed_at_path(s, a->path);
 
+    if (l)
+        return passed_use(l, admin, why);
     if (strlen(a->path) > ADDRESS_PATH_MAX) {
         buf_printf(why, "%s: longer than %d bytes", a->path, ADDRESS_PATH_MAX);
         return -1;
@@ -310,11 +325,7 @@ static int open_tcp(struct listener *l, const struct sockaddr *sa)
     unsigned flags = sa->sa_family == AF_INET6 ? UV_TCP_IPV6ONLY : 0;
     int rc = uv_tcp_bind(&l->u.tcp, sa, flags);
 
-    if (rc < 0)
-        return rc;
-    uv_tcp_nodelay(&l->u.tcp, 1);
-    uv_tcp_keepalive(&l->u.tcp, 1, KEEPALIVE_S);
-    return uv_listen(&l->u.stream, BACKLOG, on_connection);
+    return rc < 0 ? rc : listener_start(l);
 }
 
 /* /etc/hosts may well name 127.0.0.1 twice. */
@@ -328,29 +339,40 @@ static bool seen_before(const struct addrinfo *first, const struct addrinfo *ai)
     return false;
 }
 
-/* Binds all addresses of the name, all to the port that the first one got. One
- * family that the host lacks is no reason not to start. */
+/* 0, or libuv's error; then the reason may be in why already. */
+static int listen_at(struct server *s, const struct sockaddr *sa, bool admin,
+                     int *port_r, struct buf *why)
+{
+    struct listener *l = passed_at(s, sa);
+    int rc;
+
+    if (l)
+        return passed_use(l, admin, why) == 0 ? 0 : UV_EINVAL;
+    l = listener_new(s, false, admin);
+    rc = open_tcp(l, sa);
+    if (rc == 0)
+        *port_r = listener_port(l);
+    else
+        listener_close(l);
+    return rc;
+}
+
+/* Listens on all addresses of the name, all at the port that the first one got.
+ * One family that the host lacks is no reason not to start. As listen_at(). */
 static int listen_all(struct server *s, const struct addrinfo *first, int port,
-                      bool admin)
+                      bool admin, struct buf *why)
 {
     int rc = UV_EADDRNOTAVAIL;
     int n_open = 0;
 
     for (const struct addrinfo *ai = first; ai; ai = ai->ai_next) {
-        struct listener *l;
-
         if (seen_before(first, ai))
             continue;
-        l = listener_new(s, false, admin);
         set_port(ai->ai_addr, port);
-        rc = open_tcp(l, ai->ai_addr);
-        if (rc == 0) {
-            port = listener_port(l);
+        rc = listen_at(s, ai->ai_addr, admin, &port, why);
+        if (rc == 0)
             n_open++;
-            continue;
-        }
-        listener_close(l);
-        if (rc != UV_EADDRNOTAVAIL && rc != UV_EAFNOSUPPORT)
+        else if (rc != UV_EADDRNOTAVAIL && rc != UV_EAFNOSUPPORT)
             return rc;
     }
     return n_open > 0 ? 0 : rc;
@@ -362,19 +384,18 @@ static int listen_tcp(struct server *s, const struct address *a, bool admin,
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM,
                              .ai_flags = AI_PASSIVE};
     struct addrinfo *list;
+    size_t said = why->len;
     int rc = getaddrinfo(a->host, NULL, &hints, &list);
 
     if (rc != 0) {
         buf_printf(why, "%s: %s", a->host, gai_strerror(rc));
         return -1;
     }
-    rc = listen_all(s, list, a->port, admin);
+    rc = listen_all(s, list, a->port, admin, why);
     freeaddrinfo(list);
-    if (rc < 0) {
+    if (rc < 0 && why->len == said)
         buf_printf(why, "%s port %d: %s", a->host, a->port, uv_strerror(rc));
-        return -1;
-    }
-    return 0;
+    return rc < 0 ? -1 : 0;
 }
 
 int server_listen(struct server *s, const struct address *a, bool admin,

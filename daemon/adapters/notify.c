@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* Messages to the service manager; the only file that names libsystemd. */
+/* Messages to the service manager, and sockets from it; the only file that names
+ * libsystemd. */
 #include "adapters/notify.h"
 
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <systemd/sd-daemon.h>
 
@@ -77,4 +79,21 @@ unsigned notify_watchdog_ms(void)
     if (half_ms == 0)
         return 1;
     return half_ms > UINT32_MAX ? UINT32_MAX : (unsigned)half_ms;
+}
+
+int notify_each_socket(int (*fn)(void *arg, int fd, const char *name),
+                       void *arg)
+{
+    char **names = NULL;
+    int n = sd_listen_fds_with_names(1, &names);
+    int rc = 0;
+
+    if (n < 0)
+        log_error("notify", "sockets of the service manager: %s", strerror(-n));
+    for (int i = 0; i < n && rc == 0; i++)
+        rc = fn(arg, SD_LISTEN_FDS_START + i, names[i]);
+    for (int i = 0; i < n; i++)
+        free(names[i]);
+    free(names);
+    return n < 0 ? -1 : rc;
 }

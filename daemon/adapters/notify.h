@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* sd_notify(3). Without NOTIFY_SOCKET all of these do nothing. */
+/* The service manager: sd_notify(3), which does nothing without NOTIFY_SOCKET,
+ * and sd_listen_fds(3). */
 #ifndef ADAPTERS_NOTIFY_H
 #define ADAPTERS_NOTIFY_H
 
@@ -12,5 +13,12 @@ void notify_status(const char *fmt, ...) PRINTF_LIKE(1, 2);
 void notify_watchdog(void);
 /* How often notify_watchdog should be called: half of WATCHDOG_USEC; 0 off. */
 unsigned notify_watchdog_ms(void);
+
+/* Calls fn for each socket that was passed to this process, with the name that
+ * its unit gives it (FileDescriptorName=), until one call returns other than 0,
+ * and returns that; else 0. Descriptors are fn's from then on. For this process
+ * only, and once: the environment no longer has them afterwards. */
+MUST_CHECK int
+notify_each_socket(int (*fn)(void *arg, int fd, const char *name), void *arg);
 
 #endif

@@ -74,9 +74,16 @@ struct server_config {
 
 struct server *server_new(struct uv_loop_s *loop,
                           const struct server_config *c);
-/* Binds and listens. A unix socket is guarded by `PATH.lock` (flock), and an
- * old file is unlinked only when nobody answers on it. 0, or -1 with the
- * reason in why. */
+/* Takes a socket that listens already and is somebody else's; its file is never
+ * touched. To be called before server_listen. 0 with its address in *a_r, or -1
+ * with the reason in why. */
+MUST_CHECK int server_take(struct server *s, int fd, bool admin,
+                           struct address *a_r, struct buf *why);
+/* Logs a line for each of these. To be called after server_listen. */
+void server_log_taken(const struct server *s);
+/* Binds and listens, unless a socket that was taken has that address. A unix
+ * socket is guarded by `PATH.lock` (flock), and an old file is unlinked only when
+ * nobody answers on it. 0, or -1 with the reason in why. */
 MUST_CHECK int server_listen(struct server *s, const struct address *a,
                              bool admin, struct buf *why);
 /* Port of the index-th TCP socket in the order of binding, -1 if there is none.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What the files of the server share: server.c (lifetime, limits), listener.c
- * (sockets), accept.c (new clients), sessions.c (a look at them), client.c
- * (reading, writing, backpressure), client_memory.c (what they hold),
+ * and passed.c (sockets), accept.c (new clients), sessions.c (a look at them),
+ * client.c (reading, writing, backpressure), client_memory.c (what they hold),
  * client_end.c (how they end), request.c (order).
  *
  * Lifetimes: a server goes when its last handle is closed and its last request
@@ -81,6 +81,8 @@ struct listener {
     union server_stream u;
     bool admin;
     bool is_unix;
+    bool passed; /* somebody else's: see passed.c */
+    bool listed; /* its address stands in the configuration */
     char path[ADDRESS_PATH_MAX + 1];
     unsigned n_accepted; /* in this turn */
     int lock_fd;         /* -1 none */
@@ -139,8 +141,18 @@ void server_release(struct server *s); /* frees what was the last user's */
 void server_handle_closed(struct server *s);
 
 /* listener.c */
+struct listener *listener_new(struct server *s, bool is_unix, bool admin);
+MUST_CHECK int listener_start(struct listener *l); /* 0, or libuv's error */
 void listener_close(struct listener *l);
 int listener_port(const struct listener *l); /* TCP only */
+
+/* passed.c: the socket that was passed and gets what is sent to this address;
+ * NULL when there is none. */
+struct listener *passed_at_path(const struct server *s, const char *path);
+struct listener *passed_at(const struct server *s, const struct sockaddr *sa);
+/* It stands for that address of the configuration. -1 with the reason in why
+ * when it was passed for the others. */
+MUST_CHECK int passed_use(struct listener *l, bool admin, struct buf *why);
 
 /* accept.c */
 void listener_on_client(struct listener *l);

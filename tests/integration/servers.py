@@ -152,7 +152,7 @@ class Server:
     def running(self):
         return self.process is not None and self.process.poll() is None
 
-    def spawn(self, command, user=None, env=None):
+    def spawn(self, command, user=None, env=None, pass_fds=()):
         """Runs a command as this server's process; its output goes to log."""
         if threading.current_thread() is not threading.main_thread():
             raise Failed("servers are started from the main thread only")
@@ -167,7 +167,8 @@ class Server:
                 wrapped(command, user, death_signal),
                 stdin=subprocess.DEVNULL, stdout=log,
                 stderr=subprocess.STDOUT, cwd=self.dir,
-                env={**inherited, **(env or {})}, start_new_session=True)
+                env={**inherited, **(env or {})}, pass_fds=pass_fds,
+                start_new_session=True)
 
     def signal(self, number):
         if not self.running():

@@ -283,16 +283,40 @@ def installed(tmp_path_factory):
     return root, root / prefix
 
 
-def rooted_unit(installed, path):
-    """The unit as it is installed, but for the root that it is in."""
-    root, prefix = installed
-    unit = (prefix / "lib/systemd/system/likesyncd.service").read_text()
-    command = re.search(r"^ExecStart=(\S+) -c (\S+)$", unit, re.M)
-    for file in command.groups():
-        assert (root / file.lstrip("/")).is_file(), file
-    daemon, config = command.groups()
-    return path.write_text(unit.replace(
-        command[0], f"ExecStart={root}{daemon} -c {root}{config}"))
+# As systemd loads them: a template by the name of an instance.
+UNITS = {name: name.replace("@.", "@one.") for name in (
+    "likesyncd.service", "likesyncd.socket", "likesyncd-admin.socket",
+    "likesyncd@.service", "likesyncd@.socket", "likesyncd-admin@.socket")}
+SERVICES = [name for name in UNITS if name.endswith(".service")]
+
+
+def read_unit(installed, name):
+    return (installed[1] / "lib/systemd/system" / name).read_text()
+
+
+def settings(text):
+    """{name: value} of a unit, {name: [value, ...]} where it has several."""
+    found = {}
+    for name, value in re.findall(r"^(\w+)=(.*)$", text, re.M):
+        found.setdefault(name, []).append(value)
+    return {name: values if len(values) > 1 else values[0]
+            for name, values in found.items()}
+
+
+def rooted_units(installed, directory):
+    """All units as they are installed, but for the root that they are in."""
+    root, _ = installed
+    for name, loaded in UNITS.items():
+        unit = read_unit(installed, name)
+        command = re.search(r"^ExecStart=(\S+) -c (\S+)$", unit, re.M)
+        if command:
+            daemon, config = command.groups()
+            assert (root / daemon.lstrip("/")).is_file()
+            unit = unit.replace(command[0],
+                                f"ExecStart={root}{daemon} -c {root}{config}")
+        (directory / name).write_text(unit)
+        (directory / loaded).write_text(unit)
+    return directory
 
 
 def test_what_is_installed_is_complete(installed):
@@ -305,7 +329,7 @@ def test_what_is_installed_is_complete(installed):
                  "share/doc/likesyncd/README.md",
                  "share/doc/likesyncd/CHANGELOG.md",
                  "share/doc/likesyncd/LICENSE",
-                 "lib/systemd/system/likesyncd.service",
+                 *(f"lib/systemd/system/{name}" for name in UNITS),
                  "lib/sysusers.d/likesyncd.conf",
                  "lib/tmpfiles.d/likesyncd.conf"):
         assert (prefix / file).is_file(), file
@@ -341,20 +365,23 @@ def analyze(*arguments):
     return run_status(["systemd-analyze", *arguments])
 
 
-def test_the_unit_is_one_that_systemd_understands(installed, tmp_path):
-    unit = tmp_path / "likesyncd.service"
-    rooted_unit(installed, unit)
-    code, output = analyze("verify", "--man=no", "--recursive-errors=no", unit)
-    assert code == 0, output
-    # It warns of what it does not know, and is content.
-    assert "likesyncd.service" not in output, output
-    unit.write_text(unit.read_text() + "[Service]\nNonsense=yes\n")
-    assert "Nonsense" in analyze("verify", "--man=no", unit)[1]
+def test_the_units_are_such_that_systemd_understands(installed, tmp_path):
+    rooted_units(installed, tmp_path)
+    for loaded in UNITS.values():
+        code, output = analyze("verify", "--man=no", "--recursive-errors=no",
+                               tmp_path / loaded)
+        assert code == 0, output
+        # It warns of what it does not know, and is content.
+        assert "likesyncd" not in output, output
+    for loaded in UNITS.values():
+        unit = tmp_path / loaded
+        unit.write_text(unit.read_text() + "[Unit]\nNonsense=yes\n")
+        assert "Nonsense" in analyze("verify", "--man=no", unit)[1]
 
 
-def test_the_unit_is_locked_in(installed, tmp_path):
-    unit = tmp_path / "likesyncd.service"
-    rooted_unit(installed, unit)
+@pytest.mark.parametrize("name", SERVICES)
+def test_the_unit_is_locked_in(installed, tmp_path, name):
+    unit = rooted_units(installed, tmp_path) / UNITS[name]
     code, output = analyze("security", "--no-pager", "--offline=true",
                            f"--threshold={int(MOST_EXPOSURE * 10)}", unit)
     assert code == 0, output
@@ -362,28 +389,70 @@ def test_the_unit_is_locked_in(installed, tmp_path):
     assert score <= MOST_EXPOSURE
 
 
-def test_the_unit_fits_the_daemon(installed):
-    """What the two must agree about, and nothing else makes sure of."""
+def addresses(printed, option):
+    return re.search(rf"^{option} = (.*)$", printed, re.M)[1].split()
+
+
+def test_the_units_fit_the_daemon(installed):
+    """What they must agree about, and nothing else makes sure of."""
     _, prefix = installed
-    unit = dict(re.findall(
-        r"^(\w+)=(.*)$",
-        (prefix / "lib/systemd/system/likesyncd.service").read_text(), re.M))
+    unit = settings(read_unit(installed, "likesyncd.service"))
     # It ends within 10 s.
     assert unit["TimeoutStopSec"] == "15"
     assert unit["StartLimitIntervalSec"] == "0"
     assert (unit["Restart"], unit["Type"]) == ("always", "notify")
-    # The default sockets are in the unit's runtime directory, and the user is
-    # the role of sql/roles.sql.
+    # The default sockets are in the unit's runtime directory, which stays, as
+    # sockets do that are not ours; the user is the role of sql/roles.sql.
     printed = run([harness.BUILD / "likesyncd", "--print-config", "-c",
                    "/dev/null"])
     sockets = re.findall(r"unix:(/run/\S+)", printed)
     assert len(sockets) == 2
     for path in sockets:
         assert os.path.dirname(path) == f"/run/{unit['RuntimeDirectory']}"
+    assert unit["RuntimeDirectoryPreserve"] == "yes"
     roles = (prefix / "share/likesyncd/sql/roles.sql").read_text()
     assert f"\\set daemon_role {unit['User']} " in roles
     clients = int(re.search(r"^max_clients = (\d+)", printed, re.M)[1])
     assert int(unit["LimitNOFILE"]) > clients + 1000
+
+
+@pytest.mark.parametrize("name, option, prefix", [
+    ("likesyncd.socket", "listen", ""),
+    ("likesyncd-admin.socket", "admin_listen", "admin_")])
+def test_the_socket_units_are_as_the_defaults(installed, name, option, prefix):
+    """The same addresses and modes, whoever makes the sockets."""
+    unit = settings(read_unit(installed, name))
+    service = settings(read_unit(installed, "likesyncd.service"))
+    printed = run([harness.BUILD / "likesyncd", "--print-config", "-c",
+                   "/dev/null"])
+    listen = unit["ListenStream"]
+    assert [f"unix:{a}" if a[0] == "/" else f"tcp:{a}" for a in
+            (listen if isinstance(listen, list) else [listen])] == \
+        addresses(printed, option)
+    assert [unit["SocketMode"]] == addresses(printed, f"{prefix}socket_mode")
+    assert (unit["SocketUser"], unit["SocketGroup"]) == \
+        (service["User"], service["Group"])
+    assert unit["Service"] == "likesyncd.service"
+    assert name in service["Wants"][0].split()
+    assert name in service["Also"].split()
+
+
+def test_an_instance_differs_from_the_one_service_by_its_names(installed):
+    """Everything else is made from one file."""
+    def without_names(text):
+        text = re.sub(r"^(#.*|Description=.*)\n", "", text, flags=re.M)
+        return text.replace("@%i", "")
+
+    one = without_names(read_unit(installed, "likesyncd.service"))
+    instance = without_names(read_unit(installed, "likesyncd@.service"))
+    assert "%i.ini" in instance
+    assert instance.replace("/%i.ini", "/likesyncd.ini") == one
+    # Two instances have nothing in common.
+    for name in ("likesyncd@.socket", "likesyncd-admin@.socket"):
+        unit = settings(read_unit(installed, name))
+        assert re.fullmatch(r"/run/likesyncd/%i(-admin)?\.sock",
+                            unit["ListenStream"])
+        assert unit["Service"] == "likesyncd@%i.service"
 
 
 def test_the_units_reload_reloads(installed, daemon):
