@@ -4,7 +4,9 @@
 
 #include <stdio.h>
 
+#include "base/clock.h"
 #include "base/num.h"
+#include "core/metrics.h"
 #include "services/flushers.h"
 
 #define DRAIN_DEFAULT_MS 30000
@@ -54,7 +56,7 @@ void cmd_flusher_drain(struct commands *c, struct request *rq, int argc,
     flushers_drain(c->services, (uint64_t)ms, on_drained, rq);
 }
 
-#define STATUS_FIELDS 5 /* that a kind has, too */
+#define STATUS_FIELDS 7 /* that a kind has, too */
 
 static void put_number(struct buf *b, const char *kind, const char *name,
                        int64_t v)
@@ -65,10 +67,32 @@ static void put_number(struct buf *b, const char *kind, const char *name,
     reply_put_int(b, field, v);
 }
 
+/* That were answered since the start, errors too. */
+static int64_t events_of(const struct edge_kind *kind)
+{
+    double n = 0;
+
+    for (int verb = 0; verb < 2; verb++)
+        n += metric_get(kind->m_changed[verb]) +
+             metric_get(kind->m_same[verb]) + metric_get(kind->m_error[verb]);
+    return (int64_t)n;
+}
+
+static int64_t events_of_all(void)
+{
+    int64_t n = 0;
+
+    for (int i = 0; i < EDGE_COUNT; i++)
+        n += events_of(edge_kinds[i]);
+    return n;
+}
+
 /* Of all kinds, or of the one that is named. */
 static void put_numbers(struct buf *b, const char *kind,
-                        const struct flusher_status *st)
+                        const struct flusher_status *st, int64_t events)
 {
+    put_number(b, kind, "events", events);
+    put_number(b, kind, "rows_dirty", st->rows_dirty);
     put_number(b, kind, "owners_dirty", st->owners_dirty);
     put_number(b, kind, "owners_on_record", st->owners_on_record);
     put_number(b, kind, "batches_on_record", st->batches);
@@ -86,17 +110,22 @@ void cmd_flusher_status(struct commands *c, struct request *rq, int argc,
     (void)argc;
     (void)argv;
     flushers_status(c->services, &st);
-    resp_map(b, request_proto(rq), 6 + STATUS_FIELDS * (1 + EDGE_COUNT));
+    resp_map(b, request_proto(rq), 10 + STATUS_FIELDS * (1 + EDGE_COUNT));
     reply_put_text(b, "version", LIKESYNCD_VERSION);
     reply_put_text(b, "instance", e->instance);
     reply_put_text(b, "flusher", st.paused ? "paused" : "running");
     reply_put_text(b, "redis", redis_state_text(e->redis));
     reply_put_text(b, "postgres", pg_state_text(e->pg));
+    reply_put_int(b, "uptime_s",
+                  (int64_t)(clock_monotonic_ms() - c->started_ms) / 1000);
+    reply_put_int(b, "clients", (int64_t)server_clients(c->server));
+    reply_put_int(b, "rows_written", (int64_t)metric_get(M_ROWS_WRITTEN));
+    reply_put_int(b, "dead_letters", (int64_t)metric_get(M_DEAD_LETTERS));
     reply_put_int(b, "batches_own", st.batches_own);
-    put_numbers(b, "", &st);
+    put_numbers(b, "", &st, events_of_all());
     for (int i = 0; i < EDGE_COUNT; i++) {
         flusher_status(c->services[i].flusher, &st);
-        put_numbers(b, edge_kinds[i]->name, &st);
+        put_numbers(b, edge_kinds[i]->name, &st, events_of(edge_kinds[i]));
     }
     request_done(rq);
 }
