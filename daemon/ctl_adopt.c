@@ -25,8 +25,11 @@ static void print_summary(const struct resp_value *v)
     for (size_t i = 0; i < ARRAY_LEN(rows); i++)
         printf("%-15s %lld\n", rows[i].shown,
                (long long)ctl_field(v, rows[i].field));
-    if (ctl_text(v, "example")[0])
-        printf("for example: %s\n", ctl_text(v, "example"));
+    if (ctl_text(v, "example")[0]) {
+        printf("for example: ");
+        ctl_print_plain(ctl_text(v, "example"));
+        printf("\n");
+    }
 }
 
 int verb_adopt(struct ctl *ctl)

@@ -41,9 +41,12 @@ static void says(const struct resp_value *v, struct buf *out)
 
 static void print_examples(const struct resp_value *v)
 {
-    for (size_t i = 0; i + 1 < v->n_items; i += 2)
-        if (v->items[i].str && strcmp(v->items[i].str, "example") == 0)
-            printf("%s\n", v->items[i + 1].str ? v->items[i + 1].str : "");
+    for (size_t i = 0; i + 1 < v->n_items; i += 2) {
+        if (!v->items[i].str || strcmp(v->items[i].str, "example") != 0)
+            continue;
+        ctl_print_plain(v->items[i + 1].str ? v->items[i + 1].str : "");
+        printf("\n");
+    }
 }
 
 static void print_summary(const struct resp_value *v)
@@ -67,13 +70,20 @@ static void print_summary(const struct resp_value *v)
 int verb_verify(struct ctl *ctl)
 {
     const char *start[] = {"VERIFY", "START", "REPAIR"};
-    const struct ctl_job job = {start, ctl->repair ? 3 : 2, "verifying", says};
+    const struct ctl_job job = {start, ctl->given & CTL_OPT_REPAIR ? 3 : 2,
+                                "verifying", says};
+    struct buf json = {0};
     struct resp_value v;
     int rc = ctl_job_run(ctl, &job, &v);
 
     if (rc != 0)
         return rc;
-    print_summary(&v);
+    if (ctl->given & CTL_OPT_JSON) {
+        ctl_json_map(&json, &v, "example", "examples");
+        ctl_json_print(&json);
+    } else {
+        print_summary(&v);
+    }
     if (!ctl_job_is(&v, "done"))
         rc = ctl_job_unfinished(ctl, &v);
     else if (sum(&v, "different") > 0)

@@ -9,6 +9,8 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/mem.h"
+#include "ctl.h"
 #include "core/histogram.h"
 #include "core/metrics.h"
 #include "core/option_table.h"
@@ -163,6 +165,88 @@ static void put_metrics(struct buf *out)
     buf_free(&text);
 }
 
+/* ---- verbs and options of likesyncctl ---- */
+
+/* Each on a line of its own, as roff likes them. */
+static void put_sentences(struct buf *out, const char *text)
+{
+    while (*text) {
+        const char *end = strstr(text, ". ");
+        size_t len = end ? (size_t)(end + 1 - text) : strlen(text);
+        char *sentence = mem_strndup(text, len);
+
+        put_line(out, "", sentence);
+        free(sentence);
+        text += len + (end != NULL);
+    }
+}
+
+static void put_flag(struct buf *out, const struct ctl_option *o)
+{
+    buf_puts(out, "Fl \\-");
+    put_text(out, o->name);
+    if (o->arg)
+        buf_printf(out, " Ar %s", o->arg);
+}
+
+static void put_verb(struct buf *out, const struct ctl_verb *verb)
+{
+    size_t optional = verb->arg[0] == '[';
+
+    buf_printf(out, ".It Cm %s", verb->name);
+    if (verb->arg[0])
+        buf_printf(out, " %sAr %.*s%s", optional ? "Oo " : "",
+                   (int)(strlen(verb->arg) - 2 * optional),
+                   verb->arg + optional, optional ? " Oc" : "");
+    for (size_t i = 0; i < ctl_option_count; i++) {
+        if (!(ctl_options[i].flag & verb->options))
+            continue;
+        buf_puts(out, " Oo ");
+        put_flag(out, &ctl_options[i]);
+        buf_puts(out, " Oc");
+    }
+    buf_putc(out, '\n');
+    put_sentences(out, verb->summary);
+    put_sentences(out, verb->help);
+}
+
+static void put_verbs(struct buf *out)
+{
+    begin_list(out);
+    for (size_t i = 0; i < ctl_verb_count; i++)
+        put_verb(out, &ctl_verbs[i]);
+    end_list(out);
+}
+
+static void put_flags(struct buf *out)
+{
+    begin_list(out);
+    for (size_t i = 0; i < ctl_option_count; i++) {
+        const struct ctl_option *o = &ctl_options[i];
+
+        buf_puts(out, ".It ");
+        if (o->letter)
+            buf_printf(out, "Fl %c%s%s , ", o->letter, o->arg ? " Ar " : "",
+                       o->arg ? o->arg : "");
+        put_flag(out, o);
+        buf_putc(out, '\n');
+        put_sentences(out, o->help);
+    }
+    end_list(out);
+}
+
+/* Where it is not the one of all verbs, after the verb's name. */
+static void put_statuses(struct buf *out)
+{
+    put_sentences(out, ctl_status);
+    for (size_t i = 0; i < ctl_verb_count; i++) {
+        if (!ctl_verbs[i].status)
+            continue;
+        buf_printf(out, "Of\n.Cm %s :\n", ctl_verbs[i].name);
+        put_sentences(out, ctl_verbs[i].status);
+    }
+}
+
 /* ---- the page ---- */
 
 static const struct {
@@ -171,7 +255,8 @@ static const struct {
 } tables[] = {
     {"{options}\n", put_options}, {"{likes}\n", put_likes},
     {"{follows}\n", put_follows}, {"{server}\n", put_server},
-    {"{metrics}\n", put_metrics},
+    {"{metrics}\n", put_metrics}, {"{verbs}\n", put_verbs},
+    {"{flags}\n", put_flags},     {"{statuses}\n", put_statuses},
 };
 
 static void put_template_line(struct buf *out, const char *line)

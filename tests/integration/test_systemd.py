@@ -322,6 +322,7 @@ def rooted_units(installed, directory):
 def test_what_is_installed_is_complete(installed):
     root, prefix = installed
     for file in ("sbin/likesyncd", "bin/likesyncctl",
+                 "share/bash-completion/completions/likesyncctl",
                  "share/likesyncd/sql/schema.sql",
                  "share/likesyncd/sql/roles.sql",
                  "share/likesyncd/sql/views.sql",

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: MIT */
+/* Asking the daemon, and saying what came of it. */
+#include "ctl.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#define ANSWER_MS 10000
+
+int ctl_fail(struct ctl *ctl)
+{
+    const char *why = buf_cstr(&ctl->why);
+    bool locked = strncmp(why, "NOAUTH", 6) == 0;
+
+    fprintf(stderr, "likesyncctl: %s%s\n", why,
+            locked ? " (give the password by --password-file FILE)" : "");
+    return ctl->compares ? EXIT_UNKNOWN : EXIT_FAILED;
+}
+
+int ctl_ask_on(struct ctl_conn *conn, int n, const char *const *words,
+               struct resp_value *v_r, struct buf *why)
+{
+    int rc;
+
+    if (ctl_send(conn, n, words, why) != 0)
+        return -1;
+    rc = ctl_read(conn, ANSWER_MS, v_r, why);
+    if (rc == 0)
+        buf_puts(why, "no answer within 10 s");
+    if (rc <= 0)
+        return -1;
+    if (v_r->type != RESP_T_ERROR)
+        return 0;
+    buf_puts(why, v_r->str);
+    resp_value_free(v_r);
+    return -1;
+}
+
+int ctl_ask(struct ctl *ctl, int n, const char *const *words,
+            struct resp_value *v_r)
+{
+    if (ctl_ask_on(&ctl->conn, n, words, v_r, &ctl->why) != 0)
+        return ctl_fail(ctl);
+    return EXIT_DONE;
+}
+
+const struct resp_value *ctl_find(const struct resp_value *v, const char *name)
+{
+    for (size_t i = 0; i + 1 < v->n_items; i += 2)
+        if (v->items[i].str && strcmp(v->items[i].str, name) == 0)
+            return &v->items[i + 1];
+    return NULL;
+}
+
+int64_t ctl_field(const struct resp_value *v, const char *name)
+{
+    const struct resp_value *found = ctl_find(v, name);
+
+    return found ? found->num : 0;
+}
+
+const char *ctl_text(const struct resp_value *v, const char *name)
+{
+    const struct resp_value *found = ctl_find(v, name);
+
+    return found && found->str ? found->str : "";
+}
+
+void ctl_draw_bar(const char *what, int full, const char *fmt, ...)
+{
+    char text[256];
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof(text), fmt, ap);
+    va_end(ap);
+    fprintf(stderr, "\r%s [%.*s%*s] %s\033[K", what, full,
+            "##############################", CTL_BAR - full, "", text);
+}
+
+/* A control character of one byte, or of two (U+0080 to U+009F); its length, or 0. */
+static size_t control_len(const char *s)
+{
+    unsigned char c = (unsigned char)s[0];
+    unsigned char next = c == 0xc2 ? (unsigned char)s[1] : 0;
+
+    if (c < ' ' || c == 0x7f)
+        return 1;
+    return next >= 0x80 && next <= 0x9f ? 2 : 0;
+}
+
+void ctl_print_plain(const char *text)
+{
+    while (*text) {
+        size_t n = control_len(text);
+
+        putchar(n > 0 ? '?' : *text);
+        text += n > 0 ? n : 1;
+    }
+}
+
+void ctl_time(int64_t us, char out[CTL_TIME_MAX])
+{
+    time_t seconds = (time_t)(us / 1000000);
+    struct tm tm;
+
+    out[0] = '\0';
+    if (us > 0 && gmtime_r(&seconds, &tm))
+        strftime(out, CTL_TIME_MAX, "%Y-%m-%d %H:%M:%S UTC", &tm);
+}
