@@ -378,7 +378,7 @@ def test_could_not_run(world, bed):
     assert code == 2 and "post_like" in text
     world.pg.query("ALTER TABLE away RENAME TO post_like")
     code, text = world.daemon.ctl("--repair", "ping")
-    assert code == 2 and "for verify" in text
+    assert code == 2 and "--repair is not for ping" in text
     world.daemon.term()
     assert world.daemon.ctl("verify")[0] == 2
 
