@@ -96,6 +96,14 @@ static const char *grouped(int64_t v, char out[FIGURE_MAX])
     return out;
 }
 
+static const char *plain(int64_t v, char out[FIGURE_MAX])
+{
+    if (v < 0)
+        return "-";
+    snprintf(out, FIGURE_MAX, "%" PRId64, v);
+    return out;
+}
+
 static const char *seconds(int64_t ms, char out[FIGURE_MAX])
 {
     if (ms < 0)
@@ -226,15 +234,17 @@ static void print_head(void)
 static void print_line(const struct top *t)
 {
     const struct resp_value *v = &t->now.v;
-    char now[CTL_TIME_MAX], lag[FIGURE_MAX];
+    char now[CTL_TIME_MAX], text[FIGURE_MAX];
     const char *redis = ctl_text(v, "redis");
     const char *postgres = ctl_text(v, "postgres");
 
     ctl_time(clock_realtime_us(), now);
-    printf("%s %10" PRId64 " %10" PRId64 " %10" PRId64 " %10" PRId64 " %8s  %s",
-           now, rate(t, "events"), rate(t, "rows_written"),
-           ctl_field(v, "rows_dirty"), ctl_field(v, "owners_on_record"),
-           seconds(ctl_field(v, "lag_ms"), lag), ctl_text(v, "flusher"));
+    printf("%s %10s", now, plain(rate(t, "events"), text));
+    printf(" %10s", plain(rate(t, "rows_written"), text));
+    printf(" %10s", plain(ctl_field(v, "rows_dirty"), text));
+    printf(" %10s", plain(ctl_field(v, "owners_on_record"), text));
+    printf(" %8s  %s", seconds(ctl_field(v, "lag_ms"), text),
+           ctl_text(v, "flusher"));
     if (strncmp(redis, "connected", 9) != 0)
         printf("; redis: %s", redis);
     if (strncmp(postgres, "connected", 9) != 0)
@@ -267,7 +277,7 @@ static int ask(struct top *t)
 {
     const char *words[] = {"FLUSHER", "STATUS"};
     struct ctl *ctl = t->ctl;
-    struct resp_value v;
+    struct resp_value v = {0};
     int rc;
 
     buf_clear(&ctl->why, 256);
