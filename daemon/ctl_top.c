@@ -321,18 +321,24 @@ static int run_lines(struct top *t)
     }
 }
 
-static void run_screen(struct top *t)
+/* 0, or -1 with the reason in why: a daemon that never answered is not waited for. */
+static int run_screen(struct top *t)
 {
     enum screen_event event;
 
     do {
-        if (ask(t) == 0)
-            return;
+        int rc = ask(t);
+
+        if (rc == 0)
+            return 0;
+        if (rc < 0 && t->now.at_ms == 0)
+            return -1;
         do {
             draw(t);
             event = screen_wait((int)t->ctl->interval_ms);
         } while (event == SCREEN_RESIZED);
     } while (event != SCREEN_QUIT);
+    return 0;
 }
 
 int verb_top(struct ctl *ctl)
@@ -342,8 +348,9 @@ int verb_top(struct ctl *ctl)
 
     t.live = ctl->count == 0 && screen_open();
     if (t.live) {
-        run_screen(&t);
+        rc = run_screen(&t);
         screen_close();
+        rc = rc == 0 ? EXIT_DONE : ctl_fail(ctl);
     } else {
         rc = run_lines(&t);
     }

@@ -176,6 +176,13 @@ def test_top_waits_for_a_daemon_that_is_away(slow):
         assert top.end() == 0
 
 
+def test_top_does_not_wait_for_what_never_answers(slow):
+    with terminal(slow, "-s", slow.socket, "top") as top:
+        assert top.end() == 1
+        assert re.search(re.escape(LEAVES) + "likesyncctl: NOPERM .*admin listener",
+                         top.text)
+
+
 def test_top_can_be_left_while_the_daemon_hangs(slow):
     with terminal(slow, "top", "-i", "100") as top:
         top.see("^redis +connected")
