@@ -517,7 +517,7 @@ def complete(line):
     """What bash would offer for the last word of a line."""
     # As bash splits it.
     words = re.findall(r"[:=]|[^\s:=]+", line)
-    if line.endswith((" ", ":", "=")):
+    if line.endswith(" "):
         words.append("")
     script = ('. "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1));'
               ' complete -p likesyncctl >/dev/null && _likesyncctl &&'
@@ -556,6 +556,11 @@ def test_completion(line, offered):
 
 def test_completion_of_files(tmp_path):
     (tmp_path / "admin one").touch()
-    for option in ("-s", "--socket", "--password-file"):
-        assert complete(f"likesyncctl {option} {tmp_path}/ad") == {
+    for before in ("-s ", "--socket ", "--socket=", "--password-file ",
+                   "-s unix:", "--socket=unix:"):
+        assert complete(f"likesyncctl {before}{tmp_path}/ad") == {
             f"{tmp_path}/admin one"}
+    # Nothing is there yet: what this directory has.
+    for before in ("-s ", "--socket=", "-s unix:"):
+        assert complete(f"likesyncctl {before}") == set(os.listdir()), before
+    assert complete("likesyncctl --timeout=") == set()
