@@ -2,31 +2,9 @@
 /* SIGHUP: reads the configuration again. */
 #include "daemon_internal.h"
 
-#include <string.h>
-
 #include "adapters/notify.h"
 #include "base/log.h"
 #include "services/flushers.h"
-
-static void log_lines(struct buf *lines, void (*each)(const char *line))
-{
-    char *save = NULL;
-
-    buf_cstr(lines);
-    for (char *line = lines->len ? strtok_r(lines->data, "\n", &save) : NULL;
-         line; line = strtok_r(NULL, "\n", &save))
-        each(line);
-}
-
-static void log_fault(const char *line)
-{
-    log_error("config", "%s", line);
-}
-
-static void log_note(const char *line)
-{
-    log_warn("config", "%s", line);
-}
 
 static void apply(struct daemon *d)
 {
@@ -48,13 +26,13 @@ void daemon_reload(struct daemon *d)
     notify_reloading();
     options_init(&fresh);
     if (options_load(&fresh, d->path, &text) != 0) {
-        log_lines(&text, log_fault);
+        log_lines(LOG_LEVEL_ERROR, "config", buf_cstr(&text));
         log_error("config", "not reloaded: the old values stay");
     } else {
         int n = options_reload(d->options, &fresh, &text);
 
         apply(d);
-        log_lines(&text, log_note);
+        log_lines(LOG_LEVEL_WARN, "config", buf_cstr(&text));
         log_info("config", "reloaded: %d options changed", n);
     }
     options_free(&fresh);

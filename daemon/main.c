@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "adapters/pg.h"
+#include "base/log.h"
 #include "core/secret.h"
 #include "daemon.h"
 
@@ -74,7 +75,8 @@ static enum mode parse(int argc, char **argv, const char **path_r)
     return mode;
 }
 
-static int load(struct options *o, const char *path)
+/* Who only asks about the file gets the faults and no more. */
+static int load(struct options *o, const char *path, enum mode mode)
 {
     struct buf errors = {0};
     int rc = options_load(o, path, &errors);
@@ -90,7 +92,9 @@ static int load(struct options *o, const char *path)
         rc = daemon_check_tls(o, &errors);
         buf_putc(&errors, '\n');
     }
-    if (rc != 0)
+    if (rc != 0 && mode == MODE_RUN)
+        log_lines(LOG_LEVEL_ERROR, "config", buf_cstr(&errors));
+    else if (rc != 0)
         fputs(buf_cstr(&errors), stderr);
     buf_free(&errors);
     return rc;
@@ -156,7 +160,7 @@ static int with_config(enum mode mode, const char *path)
     int status = EXIT_FAILURE;
 
     options_init(&o);
-    if (load(&o, path) == 0) {
+    if (load(&o, path, mode) == 0) {
         if (mode == MODE_RUN)
             status = run(&o, path);
         else if (mode == MODE_PRINT)

@@ -131,6 +131,17 @@ void log_write(enum log_level level, const char *subsystem, const char *fmt,
     errno = saved_errno;
 }
 
+void log_lines(enum log_level level, const char *subsystem, const char *text)
+{
+    while (*text) {
+        size_t len = strcspn(text, "\n");
+
+        if (len)
+            log_write(level, subsystem, "%.*s", (int)len, text);
+        text += len + (text[len] == '\n');
+    }
+}
+
 bool log_allow(struct log_limit *l, unsigned interval_ms, uint64_t *held_r)
 {
     uint64_t now_ms = clock_monotonic_us() / 1000;

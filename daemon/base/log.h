@@ -24,6 +24,9 @@ enum log_level log_level(void);
 void log_write(enum log_level level, const char *subsystem, const char *fmt,
                ...) PRINTF_LIKE(3, 4);
 
+/* Each line of the text by itself. */
+void log_lines(enum log_level level, const char *subsystem, const char *text);
+
 #define log_error(sub, ...) log_write(LOG_LEVEL_ERROR, sub, __VA_ARGS__)
 #define log_warn(sub, ...)  log_write(LOG_LEVEL_WARN, sub, __VA_ARGS__)
 #define log_info(sub, ...)  log_write(LOG_LEVEL_INFO, sub, __VA_ARGS__)

@@ -3,6 +3,7 @@
 #include "base/num.h"
 
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -96,4 +97,21 @@ size_t num_format_time_us(int64_t us, char out[NUM_TIME_MAX])
 
     return (size_t)snprintf(out, NUM_TIME_MAX, "%s%" PRIu64 ".%06" PRIu64,
                             us < 0 ? "-" : "", u / US_PER_S, u % US_PER_S);
+}
+
+const char *num_format_grouped(int64_t v, char out[NUM_GROUPED_MAX])
+{
+    char plain[24];
+    int n = snprintf(plain, sizeof(plain), "%" PRId64, v);
+    char *to = out;
+
+    for (int i = 0; i < n; i++) {
+        bool inside = i > 0 && plain[i - 1] != '-';
+
+        if (inside && (n - i) % 3 == 0)
+            *to++ = ',';
+        *to++ = plain[i];
+    }
+    *to = '\0';
+    return out;
 }

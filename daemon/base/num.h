@@ -25,4 +25,8 @@ MUST_CHECK int num_parse_time_us(const char *s, size_t len, int64_t *us_r);
 #define NUM_TIME_MAX 24
 size_t num_format_time_us(int64_t us, char out[NUM_TIME_MAX]);
 
+/* Writes "1,204,000" for people to read, with a NUL; returns out. */
+#define NUM_GROUPED_MAX 28
+const char *num_format_grouped(int64_t v, char out[NUM_GROUPED_MAX]);
+
 #endif

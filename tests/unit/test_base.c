@@ -435,6 +435,29 @@ static void test_num_time(void **state)
     assert_int_equal(us, 77);
 }
 
+static void test_num_format_grouped(void **state)
+{
+    static const struct {
+        int64_t v;
+        const char *text;
+    } CASES[] = {
+        {0, "0"},
+        {999, "999"},
+        {1000, "1,000"},
+        {1204, "1,204"},
+        {-999, "-999"},
+        {-100000, "-100,000"},
+        {12345678, "12,345,678"},
+        {INT64_MAX, "9,223,372,036,854,775,807"},
+        {INT64_MIN, "-9,223,372,036,854,775,808"},
+    };
+    char out[NUM_GROUPED_MAX];
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(CASES); i++)
+        assert_string_equal(num_format_grouped(CASES[i].v, out), CASES[i].text);
+}
+
 static void test_num_format_time(void **state)
 {
     char out[NUM_TIME_MAX];
@@ -674,6 +697,7 @@ int main(void)
         cmocka_unit_test(test_redis_has_one_spelling),
         cmocka_unit_test(test_num_u64),
         cmocka_unit_test(test_num_time),
+        cmocka_unit_test(test_num_format_grouped),
         cmocka_unit_test(test_num_format_time),
         cmocka_unit_test(test_backoff_bounds),
         cmocka_unit_test(test_backoff_extremes),
