@@ -1,34 +1,25 @@
 /* SPDX-License-Identifier: MIT */
-/* What runs, and how it starts and stops.
+/* What runs, and how it starts and ends.
  *
  * Start: secrets → services → listeners → READY → backends connect.
- * Stop (SIGTERM): listeners close, requests under way are answered, one drain of
- * at most DRAIN_MS, leases are released, the connections go, then the services.
- * What was not drained stays in Redis. */
+ * End: what daemon_stop.c does at SIGTERM, then the connections go, then the
+ * services. */
 #include "daemon.h"
 #include "daemon_internal.h"
 
 #include <signal.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "adapters/notify.h"
 #include "adapters/redis_tls.h"
 #include "adapters/timer.h"
-#include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "core/metrics.h"
 #include "core/secret.h"
 #include "services/client_list.h"
-#include "services/flushers.h"
 
-#define STATUS_MS  1000
-#define DRAIN_MS   6000 /* of the 10 s in which SIGTERM ends */
-#define ANSWERS_MS 2000 /* for requests under way when it comes */
-#define RELEASE_MS 200
-#define LAST_MS    1000 /* for handles to close */
+#define LAST_MS 1000 /* for handles to close */
 
 void daemon_finish(struct daemon *d, int exit_status)
 {
@@ -37,84 +28,10 @@ void daemon_finish(struct daemon *d, int exit_status)
     uv_stop(&d->loop);
 }
 
-/* ---- status and watchdog ---- */
-
-static void on_status(void *arg)
-{
-    struct daemon *d = arg;
-    struct flusher_status st;
-    uint64_t now = clock_monotonic_ms();
-    long long unsynced;
-    double lag;
-
-    metric_set(M_LOOP_DELAY, now > d->status_due_ms
-                                 ? (double)(now - d->status_due_ms) / 1000
-                                 : 0);
-    d->status_due_ms = now + STATUS_MS;
-    flushers_status(d->services, &st);
-    unsynced = st.owners_dirty + st.owners_on_record;
-    lag = st.lag_us < 0 ? 0 : (double)st.lag_us / 1e6;
-    notify_status("%sredis: %s; postgres: %s; %lld posts and users unsynced, "
-                  "lag %.1f s",
-                  d->stopping ? "stopping; " : "", redis_state_text(d->redis),
-                  pg_state_text(d->pg), unsynced, lag);
-}
-
 static void on_watchdog(void *arg)
 {
     (void)arg;
     notify_watchdog();
-}
-
-/* ---- stopping ---- */
-
-static void on_released(void *arg)
-{
-    daemon_finish(arg, 0);
-}
-
-static void release(struct daemon *d)
-{
-    flushers_release(d->services);
-    timer_free(d->stop_timer);
-    d->stop_timer = timer_new(&d->loop, on_released, d);
-    timer_start(d->stop_timer, RELEASE_MS, 0);
-}
-
-static void on_drained(void *arg, enum drain_result result)
-{
-    struct daemon *d = arg;
-
-    if (result == DRAIN_DONE)
-        log_info("main", "all is durable");
-    else
-        log_warn("main", "not all is durable yet: the rest stays in Redis");
-    if (!d->stopped)
-        release(d);
-}
-
-static void on_stop_timer(void *arg)
-{
-    struct daemon *d = arg;
-
-    if (server_pending(d->server) > 0 && clock_monotonic_ms() < d->stop_at_ms)
-        return;
-    timer_stop(d->stop_timer);
-    flushers_drain(d->services, recovery_is_open(d->recovery) ? DRAIN_MS : 0,
-                   on_drained, d);
-}
-
-static void stop(struct daemon *d, int signum)
-{
-    if (d->stopping)
-        return;
-    log_info("main", "stopping (%s)", strsignal(signum));
-    d->stopping = true;
-    notify_stopping();
-    server_stop_listening(d->server);
-    auth_stop(d->auth);
-    d->stop_at_ms = clock_monotonic_ms() + ANSWERS_MS;
-    timer_start(d->stop_timer, 0, 20);
 }
 
 static void on_signal(uv_signal_t *handle, int signum)
@@ -122,7 +39,7 @@ static void on_signal(uv_signal_t *handle, int signum)
     struct daemon *d = handle->data;
 
     if (signum != SIGHUP)
-        stop(d, signum);
+        daemon_stop(d, signum);
     else if (!d->stopping) /* READY would take STOPPING back */
         daemon_reload(d);
 }
@@ -142,11 +59,8 @@ static void timers_start(struct daemon *d)
 {
     unsigned watchdog_ms = notify_watchdog_ms();
 
-    d->status = timer_new(&d->loop, on_status, d);
     d->watchdog = timer_new(&d->loop, on_watchdog, d);
-    d->stop_timer = timer_new(&d->loop, on_stop_timer, d);
-    d->status_due_ms = clock_monotonic_ms() + STATUS_MS;
-    timer_start(d->status, STATUS_MS, STATUS_MS);
+    daemon_status_start(d);
     if (watchdog_ms)
         timer_start(d->watchdog, watchdog_ms, watchdog_ms);
 }
@@ -199,7 +113,7 @@ int daemon_run(struct daemon *d)
     log_info("main", "likesyncd %s is ready (instance %s)", LIKESYNCD_VERSION,
              d->instance);
     notify_ready();
-    on_status(d);
+    daemon_status(d);
     while (!d->stopped)
         uv_run(&d->loop, UV_RUN_DEFAULT);
     return d->exit_status;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What the files of the daemon share: daemon.c (start, status, stop),
+/* What the files of the daemon share: daemon.c (start and end),
+ * daemon_status.c (what systemd is told), daemon_stop.c (SIGTERM),
  * daemon_parts.c (services and backends, and who tells whom), daemon_server.c
  * (the server and the pages), daemon_sockets.c (where it listens),
  * daemon_reload.c (SIGHUP), daemon_tls.c (certificates for Redis). */
@@ -53,12 +54,20 @@ struct daemon {
     uint64_t status_due_ms;
     uint64_t stop_at_ms; /* no more waiting for requests */
     bool stopping;
+    bool drainable; /* while stopping: the last drain was in time */
     bool stopped;
     int exit_status;
 };
 
 /* daemon.c */
 void daemon_finish(struct daemon *d, int exit_status);
+
+/* daemon_status.c */
+void daemon_status_start(struct daemon *d);
+void daemon_status(struct daemon *d); /* tells it now */
+
+/* daemon_stop.c */
+void daemon_stop(struct daemon *d, int signum);
 
 /* daemon_parts.c */
 void daemon_services_start(struct daemon *d);

@@ -67,7 +67,7 @@ int listener_start(struct listener *l)
 {
     int backlog = l->passed ? SOMAXCONN : BACKLOG;
 
-    if (!l->is_unix) { /* clients inherit it */
+    if (!l->is_unix) { /* clients inherit it: five system calls less each */
         uv_tcp_nodelay(&l->u.tcp, 1);
         uv_tcp_keepalive(&l->u.tcp, 1, KEEPALIVE_S);
     }
@@ -318,8 +318,7 @@ static void set_port(struct sockaddr *sa, int port)
         ((struct sockaddr_in *)(void *)sa)->sin_port = htons((uint16_t)port);
 }
 
-/* 0, or libuv's error. What is set here the clients have, too: five system calls
- * less for each. */
+/* 0, or libuv's error. */
 static int open_tcp(struct listener *l, const struct sockaddr *sa)
 {
     unsigned flags = sa->sa_family == AF_INET6 ? UV_TCP_IPV6ONLY : 0;

@@ -207,7 +207,8 @@ static void retry_later(struct redis *r, bool slow, const char *what,
 {
     unsigned ms = backoff_next_ms(slow ? &r->slow : &r->fast);
 
-    snprintf(r->text, sizeof(r->text), "%s: %s, retry in %u ms", what, why, ms);
+    snprintf(r->text, sizeof(r->text), "%s: %s, retry in %u %s", what, why,
+             ms < 1000 ? ms : (ms + 500) / 1000, ms < 1000 ? "ms" : "s");
     timer_start(r->retry, ms, 0);
 }
 

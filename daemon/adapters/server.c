@@ -142,6 +142,12 @@ void server_stop_listening(struct server *s)
         listener_close(LIST_ENTRY(node, struct listener, node));
 }
 
+void server_finish_clients(struct server *s)
+{
+    LIST_FOREACH_SAFE(node, &s->clients)
+        client_drain(LIST_ENTRY(node, struct client, node));
+}
+
 void server_release(struct server *s)
 {
     if (!s->freed || s->n_handles > 0 || s->n_pending > 0)

@@ -95,6 +95,8 @@ int server_port(const struct server *s, int index);
 void server_set_limits(struct server *s, const struct server_limits *limits);
 /* Closes the listeners (removing our own socket files); clients stay. */
 void server_stop_listening(struct server *s);
+/* Clients are read no more, and each is closed once what it asked is answered. */
+void server_finish_clients(struct server *s);
 /* Requests under way over all clients. */
 size_t server_pending(const struct server *s);
 size_t server_clients(const struct server *s);

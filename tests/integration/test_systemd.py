@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """What systemd is told, and the files that are installed for it."""
+import contextlib
 import os
 import re
 import shlex
@@ -10,6 +11,7 @@ import subprocess
 import time
 
 import pytest
+import redis as redis_py
 
 import harness
 from servers import Failed, run, run_status, wait_for
@@ -104,13 +106,43 @@ def test_ready_when_it_listens_though_all_backends_are_away(bed, manager,
 
 def test_status_tells_of_the_backlog(bed, manager, redis, pg):
     daemon = start_under(manager, bed, redis, pg)
-    manager.wait("STATUS", r"redis: connected; postgres: connected \(2 of 2\);"
-                           r" 0 posts and users unsynced, lag \d+\.\d s")
+    manager.wait("STATUS", r"^redis: connected; postgres: connected \(2 of 2\);"
+                           r" backlog 0 rows, \d+\.\d s$")
     daemon.admin().execute_command("FLUSHER", "PAUSE")
     with daemon.client() as client:
-        for post in range(3):
-            client.execute_command("LIKE", 7, post)
-    manager.wait("STATUS", "; 3 posts and users unsynced")
+        client.execute_command("LIKE", 7, 43)
+        manager.wait("STATUS", r"; backlog 1 row, .* s; flusher paused$")
+        for user in range(1203):
+            client.execute_command("LIKE", user, 42)
+    manager.wait("STATUS", r"; backlog 1,204 rows, .* s; flusher paused$")
+    daemon.admin().execute_command("FLUSHER", "RESUME")
+    manager.wait("STATUS", r"; backlog 0 rows, [\d.]+ s$",
+                 len(manager.messages))
+
+
+def test_status_begins_with_what_is_away(bed, manager, redis):
+    """A terminal cuts it at its width."""
+    own = bed.postgres().create_database()
+    daemon = start_under(manager, bed, redis, own)
+    manager.wait("STATUS", "^redis: connected; postgres: connected")
+    bed.servers[-2].stop()
+    manager.wait("STATUS", r"^postgres: .*, retry in \d+ s; redis: connected; "
+                           r"backlog")
+    daemon.client().execute_command("LIKE", 7, 42)
+    manager.wait("STATUS", r"^postgres: .*; redis: connected; backlog "
+                           r"(1 row, .*|0 rows, .*; 1 batch under way)$",
+                 len(manager.messages))
+    redis.stop()
+    manager.wait("STATUS", r"^redis: .*, retry in \d+ m?s; postgres: .*; "
+                           r"backlog \d row", len(manager.messages))
+
+
+def test_status_tells_of_dead_letters(bed, manager, redis, pg):
+    pg.query("ALTER TABLE user_like_post ADD CHECK (post_id <> 13)")
+    daemon = start_under(manager, bed, redis, pg)
+    daemon.wait_up(daemon.ready)
+    daemon.client().execute_command("LIKE", 7, 13)
+    manager.wait("STATUS", "; 1 dead letter$")
 
 
 def test_status_comes_with_ready(bed, manager, redis, pg):
@@ -119,7 +151,7 @@ def test_status_comes_with_ready(bed, manager, redis, pg):
     start_under(manager, bed, redis, pg, watchdog_usec=100000)
     wait_for(lambda: len(manager.receive()) >= 2, what="two messages")
     assert [list(m) for m in manager.messages[:2]] == [["READY"], ["STATUS"]]
-    assert re.match(r"redis: \w.*; postgres: \w.*; 0 posts",
+    assert re.match(r"redis: \w.*; postgres: \w.*; backlog 0 rows, ",
                     manager.messages[1]["STATUS"])
 
 
@@ -142,6 +174,31 @@ def test_watchdog_is_fed_while_it_is_wanted(bed, manager, redis, pg):
     assert len(manager.receive()) == count
     daemon.resume()
     manager.wait("WATCHDOG", "^1$", count)
+
+
+@pytest.mark.skipif(not harness.build_has("LIKESYNCD_FAULTS"),
+                    reason="needs -DLIKESYNCD_FAULTS=ON")
+def test_no_watchdog_from_a_loop_that_hangs(bed, manager, redis, pg):
+    """Only its loop stands still; threads and signal handlers still run."""
+    daemon = start_under(manager, bed, redis, pg, watchdog_usec=200000,
+                         env={"LIKESYNCD_HANG": "claimed"})
+    daemon.wait_up(daemon.ready)
+    manager.wait("WATCHDOG")
+    with daemon.client() as client:
+        assert client.execute_command("LIKE", 7, 42) == 1
+
+    def hangs():
+        with daemon.client(timeout=1) as other:
+            try:
+                return not other.ping()
+            except redis_py.TimeoutError:
+                return True
+    wait_for(hangs, what="the hang")
+    count = len(manager.receive())
+    time.sleep(1)
+    assert len(manager.receive()) == count
+    assert daemon.running()
+    daemon.kill9()
 
 
 def test_watchdog_is_fed_while_redis_hangs(bed, manager, redis, pg):
@@ -227,6 +284,42 @@ def test_no_reload_while_it_stops(bed, manager, redis, pg):
     assert manager.names() == ["READY", "STOPPING"]
 
 
+def test_clients_are_served_while_it_drains(bed, manager, redis, pg):
+    """Only for the last steps of a restart is there no daemon."""
+    daemon = start_under(manager, bed, redis, pg)
+    daemon.wait_up(daemon.ready)
+    with contextlib.closing(pg.connect()) as connection, \
+            daemon.client() as client:
+        cursor = connection.cursor()
+        cursor.execute("BEGIN")
+        cursor.execute("LOCK TABLE post_like IN EXCLUSIVE MODE")
+        client.execute_command("LIKE", 1, 42)   # no drain can end before it
+        daemon.signal(signal.SIGTERM)
+        manager.wait("STOPPING")
+        assert client.execute_command("LIKE", 2, 42) == 1
+        with daemon.client() as other:
+            assert other.execute_command("LIKE", 3, 42) == 1
+        cursor.execute("ROLLBACK")
+        assert daemon.wait_exit(10) == 0
+    assert "all is durable" in daemon.log_text()
+    assert pg.value("SELECT count(*) FROM user_like_post") == 3
+
+
+def test_it_does_not_wait_for_a_postgres_that_is_away(bed, manager, redis):
+    own = bed.postgres().create_database()
+    daemon = start_under(manager, bed, redis, own)
+    daemon.wait_up(daemon.ready)
+    bed.servers[-2].stop()
+    manager.wait("STATUS", "^postgres: ")
+    with daemon.client() as client:
+        client.execute_command("LIKE", 7, 42)
+        daemon.term(timeout=10)
+        assert "not all is durable yet" in daemon.log_text()
+        # The client was told by the end of its connection, not left alone.
+        with pytest.raises(redis_py.ConnectionError):
+            client.ping()
+
+
 HANGING_RESOLVER = r"""
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -267,6 +360,46 @@ def test_a_manager_that_is_not_there_does_not_stop_it(bed, redis, pg,
     daemon = start_under(manager, bed, redis, pg)
     daemon.wait_up(daemon.ready)
     assert "service manager not told" in daemon.log_text()
+
+
+# ---- the journal ----
+
+class Journaled(harness.Daemon):
+    """Its log is what JOURNAL_STREAM names."""
+
+    def spawn(self, command, user=None, env=None):
+        self.log.touch()
+        stat = self.log.stat()
+        super().spawn(command, user, {
+            **(env or {}), "JOURNAL_STREAM": f"{stat.st_dev}:{stat.st_ino}"})
+
+
+def test_lines_for_the_journal_have_their_level(bed, redis, pg):
+    daemon = Journaled(bed, redis, pg)
+    daemon.write_config(flush_batch_rows=0)
+    daemon.sighup()
+    wait_for(lambda: "not reloaded" in daemon.log_text(), what="the reload")
+    daemon.term()
+    daemon.start(wait=None)
+    assert daemon.wait_exit() == 1
+    lines = daemon.log_text().splitlines()
+    assert [line for line in lines
+            if not re.match(r"<[3467]>[a-z_]+: ", line)] == []
+    assert any(line.startswith("<6>main: stopping") for line in lines)
+    # A fault of the configuration is one whether it runs or starts.
+    assert sum("<3>config: " in line and "batch_rows" in line
+               for line in lines) == 2
+
+
+def test_a_backend_that_is_away_is_one_line(bed, manager, redis, pg):
+    """However often it is tried: repeats come once a minute."""
+    daemon = start_under(manager, bed, redis, pg)
+    daemon.wait_up(daemon.ready)
+    redis.stop()
+    start = len(manager.receive())
+    for tries in ("[1-9]\\d* ms", "1 s", "2 s"):     # it waits longer each time
+        manager.wait("STATUS", f"^redis: .*, retry in {tries}; ", start)
+    assert len(re.findall("redis: cannot connect", daemon.log_text())) == 1
 
 
 # ---- installed files ----

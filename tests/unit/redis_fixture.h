@@ -207,4 +207,16 @@ static inline void fixture_end(struct fixture *f)
     assert_int_equal(uv_loop_close(&f->loop), 0);
 }
 
+/* What a state's text says: "…, retry in 40 ms", "…, retry in 2 s". */
+static inline unsigned fixture_retry_ms(const struct redis *redis)
+{
+    const char *text = strstr(redis_state_text(redis), "retry in ");
+    unsigned n = 0;
+    char unit[3] = "";
+
+    assert_non_null(text);
+    assert_int_equal(sscanf(text, "retry in %u %2s", &n, unit), 2);
+    return strcmp(unit, "s") == 0 ? n * 1000 : n;
+}
+
 #endif

@@ -153,18 +153,13 @@ static void test_bad_greeting(void **state)
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct fixture f;
         struct fake k;
-        unsigned ms = 0;
-        const char *retry;
 
         start(&f, &k, &cases[i].rule, 1);
         f.config.password = "secret";
         f.config.db = 1;
         fixture_connect(&f);
         FIXTURE_WAIT(&f, strstr(redis_state_text(f.redis), cases[i].text));
-        retry = strstr(redis_state_text(f.redis), "retry in ");
-        assert_non_null(retry);
-        assert_int_equal(sscanf(retry, "retry in %u ms", &ms), 1);
-        assert_in_range(ms, cases[i].slow ? 1000 : 25,
+        assert_in_range(fixture_retry_ms(f.redis), cases[i].slow ? 1000 : 25,
                         cases[i].slow ? 2000 : 50);
         FIXTURE_WAIT(&f, f.ups == 1);
         assert_int_equal(k.connections, 2);
@@ -669,7 +664,6 @@ static void leaves(const char *error, unsigned min_ms, unsigned max_ms)
     struct probe p[3] = {{.then = then_refused}};
     struct fixture f;
     struct fake k;
-    unsigned ms = 0;
 
     start_up(&f, &k, RULES(rules));
     for (int i = 0; i < 3; i++)
@@ -680,10 +674,7 @@ static void leaves(const char *error, unsigned min_ms, unsigned max_ms)
     assert_int_equal(p[2].outcome, REDIS_OK);
     assert_int_equal(f.downs, 1);
     assert_string_equal(f.down_why, p[0].text);
-    assert_int_equal(sscanf(strstr(redis_state_text(f.redis), "retry in "),
-                            "retry in %u ms", &ms),
-                     1);
-    assert_in_range(ms, min_ms, max_ms);
+    assert_in_range(fixture_retry_ms(f.redis), min_ms, max_ms);
     FIXTURE_WAIT(&f, f.ups == 2);
     assert_int_equal(f.downs, 1);
     end(&f, &k);

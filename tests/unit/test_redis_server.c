@@ -46,16 +46,6 @@ static void start_up(void)
     FIXTURE_WAIT(&f, f.ups == 1);
 }
 
-static unsigned retry_ms(void)
-{
-    const char *text = strstr(redis_state_text(f.redis), "retry in ");
-    unsigned ms = 0;
-
-    assert_non_null(text);
-    assert_int_equal(sscanf(text, "retry in %u ms", &ms), 1);
-    return ms;
-}
-
 static void test_up(void **state)
 {
     struct probe p = {0};
@@ -180,12 +170,12 @@ static void test_wrong_password(void **state)
     f.config.password = "wrong";
     fixture_connect(&f);
     FIXTURE_WAIT(&f, strstr(redis_state_text(f.redis), "AUTH: WRONGPASS"));
-    assert_in_range(retry_ms(), 1000, 2000);
+    assert_in_range(fixture_retry_ms(f.redis), 1000, 2000);
     fixture_free_redis(&f);
     f.config.password = "";
     fixture_connect(&f);
     FIXTURE_WAIT(&f, strstr(redis_state_text(f.redis), "INFO: NOAUTH"));
-    assert_in_range(retry_ms(), 1000, 2000);
+    assert_in_range(fixture_retry_ms(f.redis), 1000, 2000);
     fixture_free_redis(&f);
     f.config.password = "right";
     fixture_connect(&f);
@@ -207,7 +197,7 @@ static void test_user(void **state)
     FIXTURE_WAIT(&f, p.replies == 1);
     assert_int_equal(p.outcome, REDIS_AWAY);
     FIXTURE_WAIT(&f, f.downs == 1);
-    assert_in_range(retry_ms(), 1000, 2000);
+    assert_in_range(fixture_retry_ms(f.redis), 1000, 2000);
 }
 
 static void test_db(void **state)
