@@ -10,6 +10,7 @@
 
 BUILD_PACKAGES="cmake make gcc libc6-dev pkg-config libhiredis-dev libuv1-dev
     libpq-dev libinih-dev libsystemd-dev libmicrohttpd-dev"
+PACKAGE_PACKAGES="dpkg-dev file"
 SERVER_PACKAGES="redis-server postgresql python3 python3-redis
     python3-psycopg2"
 # systemd is for systemd-analyze; it starts nothing. libclang-rt-dev is for the fuzz
