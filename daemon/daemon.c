@@ -148,6 +148,7 @@ void daemon_free(struct daemon *d)
     timer_free(d->status);
     timer_free(d->watchdog);
     timer_free(d->stop_timer);
+    timer_free(d->admit);
     client_list_free(d->commands.client_list);
     daemon_services_free(d);
     http_free(d->http);

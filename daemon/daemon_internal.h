@@ -51,6 +51,7 @@ struct daemon {
     struct timer *status;
     struct timer *watchdog;
     struct timer *stop_timer;
+    struct timer *admit; /* clients of sockets that were passed */
     uint64_t status_due_ms;
     uint64_t stop_at_ms; /* no more waiting for requests */
     bool stopping;
@@ -82,6 +83,8 @@ struct server_limits daemon_limits(const struct options *o);
 
 /* daemon_sockets.c: 0, or -1 with the reason logged. */
 MUST_CHECK int daemon_listen(struct daemon *d);
+/* Lets clients in if both backends are there now. */
+void daemon_admit(struct daemon *d);
 
 /* daemon_tls.c: 0, or -1 with the reason logged. */
 MUST_CHECK int daemon_tls_start(struct daemon *d);

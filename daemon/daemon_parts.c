@@ -53,6 +53,7 @@ static void on_pg_up(void *arg)
     metric_set(M_PG_UP, 1);
     recovery_pg_up(d->recovery);
     flushers_pg_up(d->services);
+    daemon_admit(d);
 }
 
 static void on_pg_down(void *arg, const char *why)
@@ -71,6 +72,7 @@ static void on_open(void *arg)
         ingest_open(d->services[i].ingest);
     }
     flushers_open(d->services);
+    daemon_admit(d);
 }
 
 static void on_close(void *arg, const char *why)

@@ -7,7 +7,12 @@
 #include <string.h>
 
 #include "adapters/notify.h"
+#include "adapters/timer.h"
 #include "base/log.h"
+
+/* Who waited over a restart is not to be told that Redis is away because we
+ * have only begun to connect. */
+#define ADMIT_MS 2000
 
 /* The rule for the configuration holds here, too. */
 static int judge(const struct options *o, const struct address *a,
@@ -65,6 +70,21 @@ static int listen_all(struct daemon *d, const struct address_list *list,
     return rc;
 }
 
+static void on_admit(void *arg)
+{
+    struct daemon *d = arg;
+
+    server_admit(d->server);
+}
+
+void daemon_admit(struct daemon *d)
+{
+    if (!d->services[0].engine.open || !pg_is_up(d->pg))
+        return;
+    timer_stop(d->admit);
+    server_admit(d->server);
+}
+
 int daemon_listen(struct daemon *d)
 {
     if (notify_each_socket(on_socket, d) != 0 ||
@@ -72,5 +92,7 @@ int daemon_listen(struct daemon *d)
         listen_all(d, &d->options->admin_listen, true) != 0)
         return -1;
     server_log_taken(d->server);
+    d->admit = timer_new(&d->loop, on_admit, d);
+    timer_start(d->admit, ADMIT_MS, 0);
     return 0;
 }

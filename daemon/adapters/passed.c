@@ -84,13 +84,27 @@ int server_take(struct server *s, int fd, bool admin, struct address *a_r,
     l->passed = true;
     memcpy(l->path, a_r->path, sizeof(l->path));
     rc = l->is_unix ? uv_pipe_open(&l->u.pipe, fd) : uv_tcp_open(&l->u.tcp, fd);
-    if (rc == 0)
+    l->held = !admin;
+    if (rc == 0 && admin)
         rc = listener_start(l);
     if (rc < 0) {
         buf_puts(why, uv_strerror(rc));
         listener_close(l);
     }
     return rc < 0 ? -1 : 0;
+}
+
+void server_admit(struct server *s)
+{
+    LIST_FOREACH(node, &s->listeners) {
+        struct listener *l = LIST_ENTRY(node, struct listener, node);
+        int rc = l->held ? listener_start(l) : 0;
+
+        l->held = false;
+        if (rc < 0)
+            log_error("server", "a socket that was passed: listen: %s",
+                      uv_strerror(rc));
+    }
 }
 
 /* ---- what they stand for ---- */

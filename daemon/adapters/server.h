@@ -75,10 +75,12 @@ struct server_config {
 struct server *server_new(struct uv_loop_s *loop,
                           const struct server_config *c);
 /* Takes a socket that listens already and is somebody else's; its file is never
- * touched. To be called before server_listen. 0 with its address in *a_r, or -1
+ * touched. Clients, not admins, wait in its queue until server_admit(). To be called before server_listen. 0 with its address in *a_r, or -1
  * with the reason in why. */
 MUST_CHECK int server_take(struct server *s, int fd, bool admin,
                            struct address *a_r, struct buf *why);
+/* Lets in those who wait; from then on anybody at once. */
+void server_admit(struct server *s);
 /* Logs a line for each of these. To be called after server_listen. */
 void server_log_taken(const struct server *s);
 /* Binds and listens, unless a socket that was taken has that address. A unix

@@ -82,6 +82,7 @@ struct listener {
     bool admin;
     bool is_unix;
     bool passed; /* somebody else's: see passed.c */
+    bool held;   /* nobody is let in before server_admit() */
     bool listed; /* its address stands in the configuration */
     char path[ADDRESS_PATH_MAX + 1];
     unsigned n_accepted; /* in this turn */
