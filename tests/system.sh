@@ -314,7 +314,7 @@ another_process() {
 stop_postgres() {
     step "PostgreSQL away"
     quietly inside systemctl stop postgresql.service 'postgresql@*.service'
-    check "STATUS says so" status_has 'redis: connected.*postgres: .*retry'
+    check "STATUS says so" status_has 'postgres: .*retry.*redis: connected'
     check "/readyz says so" http_has /readyz ' 503 .*postgres'
     check_now "/healthz does not" http_has /healthz ' 200 '
     check_now "a like is answered" says 1 ask LIKE 8 42

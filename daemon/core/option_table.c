@@ -139,10 +139,12 @@ const struct option OPTION_TABLE[] = {
              "this time; 0 is never"},
     {FIELD("server", "socket_mode", socket_mode),
      .type = OPTION_OCTAL, .fallback = "0660", .min = 0, .max = 0777,
-     .help = "permissions of the unix sockets in listen"},
+     .help = "permissions of the unix sockets in listen, but for those that "
+             "systemd makes"},
     {FIELD("server", "admin_socket_mode", admin_socket_mode),
      .type = OPTION_OCTAL, .fallback = "0600", .min = 0, .max = 0777,
-     .help = "permissions of the unix sockets in admin_listen"},
+     .help = "permissions of the unix sockets in admin_listen, but for those that "
+             "systemd makes"},
     {FIELD("server", "socket_group", socket_group), STRING(""),
      .help = "group of the unix sockets in listen, by name or number, which the "
              "daemon must be in; empty is its own"},
