@@ -2,7 +2,7 @@
 /* What the files of the daemon share: daemon.c (start and end),
  * daemon_status.c (what systemd is told), daemon_stop.c (SIGTERM),
  * daemon_parts.c (services and backends, and who tells whom), daemon_server.c
- * (the server and the pages), daemon_sockets.c (where it listens),
+ * (the server), daemon_sockets.c (where it listens), daemon_http.c (pages),
  * daemon_reload.c (SIGHUP), daemon_tls.c (certificates for Redis). */
 #ifndef DAEMON_INTERNAL_H
 #define DAEMON_INTERNAL_H
@@ -42,12 +42,14 @@ struct daemon {
     struct adopt *adopt;
     struct verify *verify;
     struct dead_letters *dead_letters;
+    struct hottest *hottest; /* owned: posts by events */
     struct recovery *recovery;
     struct recovery_events recovery_events;
     struct auth *auth; /* owned */
     struct commands commands;
     struct server *server;
     struct http *http; /* NULL: off */
+    unsigned ticks;    /* of the status timer */
     struct timer *status;
     struct timer *watchdog;
     struct timer *stop_timer;
@@ -78,13 +80,17 @@ void daemon_backends_start(struct daemon *d);
 
 /* daemon_server.c: 0, or -1 with the reason logged. */
 MUST_CHECK int daemon_server_start(struct daemon *d);
-MUST_CHECK int daemon_http_start(struct daemon *d);
 struct server_limits daemon_limits(const struct options *o);
 
 /* daemon_sockets.c: 0, or -1 with the reason logged. */
 MUST_CHECK int daemon_listen(struct daemon *d);
 /* Lets clients in if both backends are there now. */
 void daemon_admit(struct daemon *d);
+
+/* daemon_http.c: 0, or -1 with the reason logged. */
+MUST_CHECK int daemon_http_start(struct daemon *d);
+/* For what the status page shows of the last minutes; each second. */
+void daemon_http_tick(struct daemon *d);
 
 /* daemon_tls.c: 0, or -1 with the reason logged. */
 MUST_CHECK int daemon_tls_start(struct daemon *d);

@@ -6,6 +6,7 @@
 
 #include "base/backoff.h"
 #include "base/log.h"
+#include "core/hottest.h"
 #include "core/metrics.h"
 #include "services/adopt.h"
 #include "services/counts.h"
@@ -199,6 +200,7 @@ void daemon_services_start(struct daemon *d)
     d->adopt = adopt_new(d->services, &d->loop);
     d->verify = verify_new(d->services, &d->loop);
     d->dead_letters = dead_letters_new(&d->services[0].engine);
+    d->hottest = hottest_new();
     d->recovery_events = (struct recovery_events){
         .on_open = on_open,
         .on_close = on_close,
@@ -232,6 +234,7 @@ void daemon_services_free(struct daemon *d)
     adopt_free(d->adopt);
     verify_free(d->verify);
     dead_letters_free(d->dead_letters);
+    hottest_free(d->hottest);
     counts_free(d->counts);
     likers_free(d->likers);
     follow_counts_free(d->follow_counts);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The listeners of the daemon: RESP and HTTP, and the pages of the latter. */
+/* The listeners of the daemon for RESP. */
 #include "daemon_internal.h"
 
 #include <stdio.h>
@@ -7,11 +7,7 @@
 #include "base/backoff.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "core/histogram.h"
-#include "core/metrics.h"
 #include "services/client_list.h"
-
-/* ---- RESP ---- */
 
 /* All of one request: a full list of ids, or one argument of full length; not
  * both, which could be 64 MiB for each client. */
@@ -89,6 +85,7 @@ int daemon_server_start(struct daemon *d)
         .verify = d->verify,
         .auth = d->auth,
         .config_path = d->path,
+        .hottest = d->hottest,
         .started_ms = clock_monotonic_ms(),
     };
     snprintf(d->commands.run_id, sizeof(d->commands.run_id), "%016llx%016llx",
@@ -98,50 +95,4 @@ int daemon_server_start(struct daemon *d)
     d->commands.server = d->server;
     d->commands.client_list = client_list_new(&d->loop, d->server);
     return daemon_listen(d);
-}
-
-/* ---- HTTP ---- */
-
-static int render_metrics(void *arg, struct buf *body)
-{
-    struct daemon *d = arg;
-
-    metric_set(M_UPTIME,
-               (double)(clock_monotonic_ms() - d->commands.started_ms) / 1000);
-    metric_set(M_REDIS_RECONNECTS, (double)redis_reconnects(d->redis));
-    metric_set(M_PG_RECONNECTS, (double)pg_reconnects(d->pg));
-    metrics_render(body);
-    histograms_render(body);
-    return 200;
-}
-
-static int render_health(void *arg, struct buf *body)
-{
-    (void)arg;
-    buf_puts(body, "ok\n");
-    return 200;
-}
-
-static const struct http_route routes[] = {
-    {"/metrics", "text/plain; version=0.0.4; charset=utf-8", render_metrics},
-    {"/healthz", "text/plain; charset=utf-8", render_health},
-};
-
-int daemon_http_start(struct daemon *d)
-{
-    struct address a;
-    struct buf why = {0};
-    const char *text;
-
-    if (!d->options->metrics_listen[0])
-        return 0;
-    if (address_parse(d->options->metrics_listen, &a, &text) == 0)
-        d->http = http_new(&d->loop, &a, routes, ARRAY_LEN(routes), d, &why);
-    else
-        buf_puts(&why, text);
-    if (!d->http)
-        log_error("http", "metrics.listen %s: %s", d->options->metrics_listen,
-                  buf_cstr(&why));
-    buf_free(&why);
-    return d->http ? 0 : -1;
 }

@@ -81,6 +81,7 @@ static void on_status(void *arg)
                                  ? (double)(now - d->status_due_ms) / 1000
                                  : 0);
     d->status_due_ms = now + STATUS_MS;
+    daemon_http_tick(d);
     daemon_status(d);
 }
 

@@ -46,17 +46,29 @@ struct http {
 
 /* ---- answering ---- */
 
+/* What a browser may do with an answer that is opened by itself. */
+#define NO_POLICY "default-src 'none'; frame-ancestors 'none'"
+
+static const struct http_route plain_text = {
+    .content_type = "text/plain; charset=utf-8",
+};
+
+/* What kind of answer it is, says the route. */
 static enum MHD_Result respond(struct MHD_Connection *connection, int status,
-                               const char *content_type, struct buf *body)
+                               const struct http_route *route, struct buf *body)
 {
+    const char *policy = route->policy ? route->policy : NO_POLICY;
     struct MHD_Response *r = MHD_create_response_from_buffer(
         body->len, body->data, MHD_RESPMEM_MUST_COPY);
     enum MHD_Result rc;
 
     if (!r)
         return MHD_NO;
-    MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_TYPE, content_type);
+    MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_TYPE,
+                            route->content_type);
     MHD_add_response_header(r, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
+    MHD_add_response_header(r, "X-Content-Type-Options", "nosniff");
+    MHD_add_response_header(r, "Content-Security-Policy", policy);
     if (status == MHD_HTTP_METHOD_NOT_ALLOWED)
         MHD_add_response_header(r, MHD_HTTP_HEADER_ALLOW, "GET, HEAD");
     rc = MHD_queue_response(connection, (unsigned)status, r);
@@ -71,7 +83,7 @@ static enum MHD_Result respond_text(struct MHD_Connection *connection,
     enum MHD_Result rc;
 
     buf_puts(&body, text);
-    rc = respond(connection, status, "text/plain; charset=utf-8", &body);
+    rc = respond(connection, status, &plain_text, &body);
     buf_free(&body);
     return rc;
 }
@@ -92,8 +104,7 @@ static enum MHD_Result respond_route(const struct http *h,
 {
     struct buf body = {0};
     int status = route->render(h->arg, &body);
-    enum MHD_Result rc =
-        respond(connection, status, route->content_type, &body);
+    enum MHD_Result rc = respond(connection, status, route, &body);
 
     buf_free(&body);
     return rc;

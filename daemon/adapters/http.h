@@ -15,6 +15,8 @@ struct http;
 struct http_route {
     const char *path;
     const char *content_type;
+    const char
+        *policy; /* Content-Security-Policy; NULL: nothing may be loaded */
     /* Fills body; returns the HTTP status. */
     int (*render)(void *arg, struct buf *body);
 };

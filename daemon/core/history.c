@@ -11,7 +11,7 @@ static struct {
     struct history_flush flushes[HISTORY_FLUSHES];
     size_t n_flushes; /* ever seen */
     int64_t last_ms;  /* 0: none was taken */
-    double last_events, last_reads, last_written;
+    double last_events, last_requests, last_written;
 } history;
 
 /* What stands between two rows of the metrics, these included. */
@@ -59,8 +59,10 @@ void history_tick(int64_t now_ms)
     s->at_ms = now_ms;
     s->events = rate(sum(M_EVENTS_LIKE_CHANGED, M_EVENTS_UNFOLLOW_ERROR),
                      &history.last_events, seconds);
-    s->reads =
-        rate(metric_get(M_REQUESTS), &history.last_reads, seconds) - s->events;
+    s->reads = rate(metric_get(M_REQUESTS), &history.last_requests, seconds) -
+               s->events;
+    if (s->reads < 0) /* an event is counted with its answer */
+        s->reads = 0;
     s->written =
         rate(metric_get(M_ROWS_WRITTEN), &history.last_written, seconds);
     s->backlog = sum(M_BACKLOG_ROWS_LIKE, M_BACKLOG_ROWS_FOLLOW);

@@ -12,9 +12,9 @@
 #define HISTORY_FLUSHES 60
 
 struct history_sample {
-    int64_t at_ms; /* Unix time */
-    double events; /* per second since the sample before it */
-    double reads;
+    int64_t at_ms;  /* Unix time */
+    double events;  /* per second since the sample before it */
+    double reads;   /* all other requests */
     double written; /* rows per second */
     double backlog; /* rows */
     double lag_s;   /* of the kind that is further behind */
@@ -24,7 +24,7 @@ struct history_flush {
     int64_t at_ms; /* Unix time of its last ack */
     int kind;      /* enum edge_index */
     size_t rows;
-    uint64_t us; /* from its first claim on */
+    uint64_t us; /* from its claim, or takeover, on */
 };
 
 /* Takes a sample when one is due; to be called about once a second. */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* The keys that come most often of late, in bounded memory: Space-Saving
  * (Metwally and others, 2005) over HOTTEST_PLACES counters, which are halved now
- * and then. A count is exact as long as there are places; a key that takes the
- * place of another is counted with what that one had, so that it may be too high,
- * never too low. */
+ * and then. A count is exact as long as there are places; after that a key that
+ * takes the place of another counts on from what that one had, and may be too
+ * high. */
 #ifndef CORE_HOTTEST_H
 #define CORE_HOTTEST_H
 

@@ -16,6 +16,7 @@ struct client_list;
 struct counts;
 struct follow_counts;
 struct gate;
+struct hottest;
 struct likers;
 struct lists;
 struct verify;
@@ -36,7 +37,8 @@ struct commands {
     struct client_list *client_list;
     struct auth *auth;
     const char *config_path;
-    uint64_t started_ms; /* monotonic */
+    struct hottest *hottest; /* posts by LIKE and UNLIKE */
+    uint64_t started_ms;     /* monotonic */
     char run_id[41];
 };
 

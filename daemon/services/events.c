@@ -8,6 +8,7 @@
 
 #include "base/mem.h"
 #include "base/num.h"
+#include "core/hottest.h"
 #include "core/metrics.h"
 #include "services/counts.h"
 #include "services/ingest.h"
@@ -199,6 +200,8 @@ static void submit(struct commands *c, struct request *rq,
                        member->len, verb->status, o->at_us, on_event, call);
     if (rc == 0) {
         request_session(rq)->writes++;
+        if (verb->kind == EDGE_LIKE)
+            hottest_add(c->hottest, owner->text, owner->len);
         return;
     }
     free(call);

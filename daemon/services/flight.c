@@ -24,6 +24,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "core/histogram.h"
+#include "core/history.h"
 #include "core/resp.h"
 #include "services/writer.h"
 
@@ -42,6 +43,7 @@ struct flight {
     size_t writable;
     struct writer *writer; /* owned, in FLIGHT_WRITE */
     uint64_t since_us;     /* monotonic: of the call or write under way */
+    uint64_t begun_us;     /* and of the whole flight */
     struct args args;
     char cursor[24];   /* FLIGHT_RELOAD */
     size_t rows_acked; /* FLIGHT_ACK: rows before it are acked */
@@ -353,6 +355,19 @@ static void write_start(struct flight *fl)
 
 /* ---- ack ---- */
 
+static void remember(const struct flight *fl)
+{
+    const struct history_flush f = {
+        .at_ms = clock_realtime_us() / 1000,
+        .kind = (int)fl->engine->kind->index,
+        .rows = fl->batch.n_rows,
+        .us = clock_monotonic_us() - fl->begun_us,
+    };
+
+    if (f.rows > 0)
+        history_flushed(&f);
+}
+
 static void ack_done(struct flight *fl, const struct redis_value *v)
 {
     bool more = fl->rows_acked < fl->batch.n_rows ||
@@ -361,7 +376,10 @@ static void ack_done(struct flight *fl, const struct redis_value *v)
     if (more) {
         fault_point("ack_part");
         ack_next(fl);
-    } else if (redis_value_int(at(v, 1)) > 0) {
+        return;
+    }
+    remember(fl);
+    if (redis_value_int(at(v, 1)) > 0) {
         flight_reload(fl); /* a claim whose answer was lost added rows */
     } else {
         fault_point("acked");
@@ -501,6 +519,7 @@ struct flight *flight_new(const struct engine *e,
 
     fl->engine = e;
     fl->events = events;
+    fl->begun_us = clock_monotonic_us();
     batch_init(&fl->batch, id);
     snprintf(fl->batch.taker, sizeof(fl->batch.taker), "%s", taker);
     list_push_back(flights, &fl->node);

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""/metrics and /healthz, as a scraper sees them."""
+"""The pages, as a scraper, a load balancer and a program see them."""
 import contextlib
 import http.client
+import json
 import os
 import re
+import signal
 import socket
 
 import pytest
@@ -87,6 +89,120 @@ def test_health_is_the_daemons_own(bed, redis, pg):
     assert ask(daemon, "GET", "/healthz")[0] == 200
 
 
+def test_ready(bed, redis, pg):
+    """Unlike health, of all that it needs; one line for each that is
+    missing."""
+    def readyz(method="GET"):
+        status, headers, text = ask(daemon, method, "/readyz")
+        assert headers["Content-Type"].startswith("text/plain")
+        return status, text
+
+    daemon = bed.daemon(redis, pg)
+    assert readyz() == (200, "ready\n")
+    with contextlib.closing(daemon.admin()) as admin:
+        admin.execute_command("FLUSHER", "PAUSE")
+        assert readyz() == (503, "flusher: paused\n")
+        assert readyz("HEAD") == (503, "")
+        redis.stop()
+        wait_for(lambda: "redis" in readyz()[1], what="Redis to be missed")
+        status, text = readyz()
+        assert status == 503
+        assert re.fullmatch("redis: .+\nflusher: paused\n", text), text
+        redis.start()
+        wait_for(lambda: readyz() == (503, "flusher: paused\n"),
+                 what="Redis to be back")
+        admin.execute_command("FLUSHER", "RESUME")
+    assert readyz() == (200, "ready\n")
+
+
+def test_not_ready_without_postgresql(bed, redis):
+    cluster = bed.postgres()
+    daemon = bed.daemon(redis, cluster.create_database())
+    cluster.stop()
+    wait_for(lambda: daemon.http("/readyz")[0] == 503, what="it to be missed")
+    assert re.fullmatch("postgres: .+\n", daemon.http("/readyz")[1])
+
+
+def test_not_ready_at_the_end(daemon, client, pg):
+    """While it waits for rows that somebody's lock keeps from being written."""
+    with contextlib.closing(pg.connect()) as locker:
+        locker.autocommit = False
+        locker.cursor().execute("LOCK TABLE post_like")
+        assert client.execute_command("LIKE", 7, 42) == 1
+        daemon.signal(signal.SIGTERM)
+        wait_for(lambda: daemon.http("/readyz") == (503, "stopping\n"),
+                 what="it to say so")
+    assert daemon.wait_exit(20) == 0
+
+
+def test_not_ready_on_a_replica(bed, redis, pg):
+    """Connected, and not to be used."""
+    daemon = bed.daemon(redis, pg)
+    redis.client().execute_command("REPLICAOF", "127.0.0.1", 1)
+    wait_for(lambda: "Redis is a replica" in daemon.http("/readyz")[1],
+             what="it to be missed")
+    status, text = daemon.http("/readyz")
+    assert status == 503
+    assert re.fullmatch("redis: .+\n", text), text
+
+
+def test_status(daemon, client):
+    """All of it, as a program reads it, before and after some work."""
+    def status():
+        code, headers, text = ask(daemon, "GET", "/status.json")
+        assert code == 200
+        assert headers["Content-Type"] == "application/json"
+        return json.loads(text)
+
+    first = status()
+    assert first["ready"] and first["missing"] == []
+    assert first["redis"] == {"up": True, "state": "connected"}
+    assert first["hottest"] == first["flushes"] == []
+    wait_for(lambda: status()["dead_letters"]["known"], what="dead letters")
+    # Rates are of what comes after the first sample.
+    wait_for(lambda: status()["samples"], what="a sample")
+    for user in range(3):
+        assert client.execute_command("LIKE", user, 42) == 1
+    assert client.execute_command("UNLIKE", 0, 42) == 1
+    assert client.execute_command("LIKE", 1, 42) == 0
+    assert client.execute_command("LIKE", 1, 2**63 - 1) == 1
+    assert client.execute_command("FOLLOW", 1, 2) == 1
+    daemon.drain()
+    now = status()
+    assert now.keys() == first.keys()
+    assert now["hottest"] == [["42", 5], [str(2**63 - 1), 1]]
+    like, follow = now["kinds"]
+    assert (like["kind"], like["changed"], like["same"]) == ("like", 5, 1)
+    assert (follow["kind"], follow["changed"]) == ("follow", 1)
+    assert like["lag_ms"] >= 0 and like["backlog_rows"] == 0
+    assert now["clients"]["connected"] >= 1
+    flushed = [sum(rows for _, kind, rows, _ in now["flushes"]
+                   if kind == name) for name in KINDS]
+    assert flushed[1] == 1 and 4 <= flushed[0] <= 5
+    assert all(abs(at - now["now_ms"]) < 600_000 and took > 0
+               for at, _, _, took in now["flushes"])
+    wait_for(lambda: any(sample[1] > 0 for sample in status()["samples"]),
+             what="a rate")
+
+
+def test_nobody_else_runs_in_the_page(daemon):
+    """What the browser is told; what it makes of it: test_page.py."""
+    code, headers, text = ask(daemon, "GET", "/")
+    assert code == 200 and text.startswith("<!DOCTYPE html>")
+    assert headers["Content-Type"] == "text/html; charset=utf-8"
+    assert headers["X-Content-Type-Options"] == "nosniff"
+    rules = dict(rule.strip().split(" ", 1) for rule in
+                 headers["Content-Security-Policy"].split(";"))
+    assert rules["default-src"] == rules["frame-ancestors"] == "'none'"
+    for rule in ("script-src", "style-src"):
+        assert re.fullmatch("'sha256-[A-Za-z0-9+/]{43}='", rules[rule])
+    assert "http://" not in text.replace("http://www.w3.org/2000/svg", "")
+    assert "https://" not in text
+    for path in ("/metrics", "/status.json"):
+        assert ask(daemon, "GET", path)[1]["Content-Security-Policy"] == \
+            "default-src 'none'; frame-ancestors 'none'"
+
+
 def test_the_queue_is_empty_when_all_is_answered(daemon, client):
     assert client.execute_command("LIKE", 7, 42) == 1
     for kind in KINDS:
@@ -95,10 +211,10 @@ def test_the_queue_is_empty_when_all_is_answered(daemon, client):
 
 
 def test_other_paths_and_methods(daemon):
-    for path in ("/", "/metric", "/metrics/", "/Metrics", "/..%2fmetrics"):
+    for path in ("/index.html", "/metric", "/metrics/", "/Metrics", "/..%2fmetrics"):
         assert ask(daemon, "GET", path)[0] == 404, path
     for method in ("POST", "PUT", "DELETE", "OPTIONS"):
-        for path in ("/metrics", "/healthz"):
+        for path in ("/", "/metrics", "/healthz"):
             status, headers, _ = ask(daemon, method, path, b"x=1")
             assert (status, headers["Allow"]) == (405, "GET, HEAD"), method
 
@@ -106,6 +222,11 @@ def test_other_paths_and_methods(daemon):
 def test_head_is_get_without_its_body(daemon):
     status, headers, text = ask(daemon, "HEAD", "/healthz")
     assert (status, headers["Content-Length"], text) == (200, "3", "")
+    for path in ("/", "/readyz"):
+        status, headers, text = ask(daemon, "HEAD", path)
+        _, _, body = ask(daemon, "GET", path)
+        assert (status, headers["Content-Length"], text) == \
+            (200, str(len(body.encode())), "")
 
 
 def test_a_query_is_ignored(daemon):

@@ -63,10 +63,10 @@ static int render_nothing(void *arg, struct buf *body)
 }
 
 static const struct http_route routes[] = {
-    {"/hello", "text/x-hello", render_hello},
-    {"/ill", "text/plain", render_ill},
-    {"/big", "text/plain", render_big},
-    {"/nothing", "text/plain", render_nothing},
+    {"/hello", "text/x-hello", "default-src 'self'", render_hello},
+    {"/ill", "text/plain", NULL, render_ill},
+    {"/big", "text/plain", NULL, render_big},
+    {"/nothing", "text/plain", NULL, render_nothing},
 };
 
 static int setup(void **state)
@@ -155,6 +155,7 @@ static void check(struct fixture *f, const char *request, const char *status,
     if (strncmp(text, status, strlen(status)) != 0 || !strstr(text, holds))
         fail_msg("%s: %s", request, text);
     assert_non_null(strstr(text, "\r\nCache-Control: no-store\r\n"));
+    assert_non_null(strstr(text, "\r\nX-Content-Type-Options: nosniff\r\n"));
     assert_string_equal(strstr(text, "\r\n\r\n") + 4, body);
     close(fd);
     buf_free(&answer);
@@ -172,6 +173,18 @@ static void test_routes(void **state)
           "\r\nContent-Length: 0\r\n", "");
     check(*state, "GET /hello/" HOST, "HTTP/1.1 404 ", "", "not found\n");
     check(*state, "GET /" HOST, "HTTP/1.1 404 ", "", "not found\n");
+}
+
+/* What a page may load, says its route; all else, errors too, nothing. */
+static void test_content_security_policy(void **state)
+{
+#define POLICY "\r\nContent-Security-Policy: default-src "
+    check(*state, "GET /hello" HOST, "HTTP/1.1 200 ", POLICY "'self'\r\n",
+          "hello\n");
+    check(*state, "GET /ill" HOST, "HTTP/1.1 503 ", POLICY "'none'; ",
+          "redis: away\n");
+    check(*state, "GET /x" HOST, "HTTP/1.1 404 ", POLICY "'none'; ",
+          "not found\n");
 }
 
 static void test_head_has_no_body(void **state)
@@ -357,6 +370,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         HTTP_TEST(test_routes),
+        HTTP_TEST(test_content_security_policy),
         HTTP_TEST(test_head_has_no_body),
         HTTP_TEST(test_other_methods),
         HTTP_TEST(test_keep_alive_and_large_bodies),

@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: MIT */
+/* What /readyz and /status.json say of a given state. That the latter is JSON,
+ * a real parser checks in tests/integration/test_http.py. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "core/history.h"
+#include "core/hottest.h"
+#include "core/metrics.h"
+#include "services/dead_letters.h"
+#include "services/status.h"
+
+struct fixture {
+    struct status status;
+    struct dead_letters_recent letters;
+    struct hottest *hottest;
+    struct buf out;
+};
+
+static int setup(void **state)
+{
+    struct fixture *f = mem_zalloc(sizeof(*f));
+
+    f->hottest = hottest_new();
+    f->status = (struct status){
+        .instance = "abc",
+        .now_us = 1700000000123456,
+        .uptime_s = 61.9,
+        .redis_open = true,
+        .redis = "connected",
+        .pg_up = true,
+        .postgres = "connected (2 of 2)",
+        .post_type = ID_TEXT,
+        .hottest = f->hottest,
+        .dead_letters = &f->letters,
+    };
+    *state = f;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct fixture *f = *state;
+
+    hottest_free(f->hottest);
+    buf_free(&f->out);
+    free(f);
+    return 0;
+}
+
+static void check_missing(struct fixture *f, size_t n, const char *lines)
+{
+    buf_clear(&f->out, SIZE_MAX);
+    assert_int_equal(status_missing(&f->status, &f->out), n);
+    assert_string_equal(buf_cstr(&f->out), lines);
+}
+
+static void check_json(struct fixture *f, const char *holds)
+{
+    buf_clear(&f->out, SIZE_MAX);
+    status_json(&f->status, &f->out);
+    if (!strstr(buf_cstr(&f->out), holds))
+        fail_msg("no %s in %s", holds, buf_cstr(&f->out));
+}
+
+static void test_all_is_well(void **state)
+{
+    struct fixture *f = *state;
+
+    check_missing(f, 0, "");
+    check_json(f, "{\"ready\":true,\"missing\":[],\"version\":\"");
+    check_json(f, "\"instance\":\"abc\",\"now_ms\":1700000000123,"
+                  "\"uptime_s\":61,");
+    check_json(f, "\"redis\":{\"up\":true,\"state\":\"connected\"},"
+                  "\"postgres\":{\"up\":true,\"state\":\"connected (2 of 2)\"},"
+                  "\"flusher\":\"running\",");
+    check_json(f, "\"hottest\":[],\"dead_letters\":{\"known\":false,"
+                  "\"total\":0,\"newest\":[]}}\n");
+}
+
+static void test_a_line_for_each_thing_missing(void **state)
+{
+    struct fixture *f = *state;
+
+    f->status.stopping = true;
+    check_missing(f, 1, "stopping\n");
+    f->status.stopping = false;
+    f->status.redis_open = false;
+    f->status.redis = "refused, retry in 2 s";
+    check_missing(f, 1, "redis: refused, retry in 2 s\n");
+    f->status.pg_up = false;
+    f->status.postgres = "FATAL:\nno \"likes\"";
+    f->status.kinds[EDGE_FOLLOW].paused = true;
+    f->status.stopping = true;
+    check_missing(f, 4,
+                  "stopping\nredis: refused, retry in 2 s\n"
+                  "postgres: FATAL: no \"likes\"\nflusher: paused\n");
+    check_json(f, "{\"ready\":false,\"missing\":[\"stopping\","
+                  "\"redis: refused, retry in 2 s\","
+                  "\"postgres: FATAL: no \\\"likes\\\"\","
+                  "\"flusher: paused\"],");
+    check_json(f, "\"postgres\":{\"up\":false,"
+                  "\"state\":\"FATAL:\\nno \\\"likes\\\"\"},"
+                  "\"flusher\":\"paused\",");
+}
+
+static void test_kinds(void **state)
+{
+    struct fixture *f = *state;
+
+    metric_set(M_EVENTS_LIKE_CHANGED, 10000000);
+    metric_set(M_EVENTS_UNLIKE_CHANGED, 2);
+    metric_set(M_EVENTS_FOLLOW_SAME, 3);
+    metric_set(M_EVENTS_UNFOLLOW_ERROR, 4);
+    f->status.kinds[EDGE_LIKE] = (struct flusher_status){
+        .lag_us = 1500999,
+        .owners_dirty = 5,
+        .rows_dirty = 10000001,
+        .owners_on_record = 6,
+        .batches = 9,
+        .batches_own = 7,
+    };
+    f->status.kinds[EDGE_FOLLOW].lag_us = -1;
+    check_json(f, "\"kinds\":[{\"kind\":\"like\",\"changed\":10000002,"
+                  "\"same\":0,\"error\":0,\"backlog_rows\":10000001,"
+                  "\"owners_dirty\":5,\"owners_on_record\":6,"
+                  "\"batches_in_flight\":7,\"lag_ms\":1500},"
+                  "{\"kind\":\"follow\",\"changed\":0,\"same\":3,\"error\":4,");
+    check_json(f, "\"lag_ms\":-1}],");
+}
+
+/* Shown as their clients spell them, not as they stand in keys. */
+static void test_ids_are_escaped(void **state)
+{
+    static const char key[] = "</script>\"\\%00%25%0A";
+    struct fixture *f = *state;
+
+    hottest_add(f->hottest, key, strlen(key));
+    check_json(f, "\"hottest\":[[\"</script>\\\"\\\\\\u0000%\\n\",1]],");
+}
+
+static void test_dead_letters(void **state)
+{
+    struct fixture *f = *state;
+
+    f->letters = (struct dead_letters_recent){
+        .known = true,
+        .total = 3,
+        .n = 2,
+        .items =
+            {{.id = 3,
+              .refused_us = 1700000000000999,
+              .what = "LIKE \"7\" 42",
+              .sqlstate = "23514",
+              .reason = "new row\nviolates"},
+             {.id = 2, .what = "COUNT +5 42", .sqlstate = "", .reason = ""}},
+    };
+    check_json(f, "\"dead_letters\":{\"known\":true,\"total\":3,\"newest\":["
+                  "{\"id\":3,\"what\":\"LIKE \\\"7\\\" 42\","
+                  "\"sqlstate\":\"23514\","
+                  "\"reason\":\"new row\\nviolates\",\"at_ms\":1700000000000},"
+                  "{\"id\":2,\"what\":\"COUNT +5 42\",\"sqlstate\":\"\","
+                  "\"reason\":\"\",\"at_ms\":0}]}}\n");
+}
+
+static void fill_history(void)
+{
+    const struct history_flush flush = {
+        .at_ms = 1700000000000, .rows = 1000000000, .us = 3600000000};
+
+    metric_set(M_BACKLOG_ROWS_LIKE, 1e12);
+    metric_set(M_SYNC_LAG_LIKE, 1e9);
+    for (int i = 0; i <= HISTORY_SAMPLES; i++) {
+        metric_add(M_REQUESTS, 100000000);
+        metric_add(M_EVENTS_LIKE_CHANGED, 50000000);
+        metric_add(M_ROWS_WRITTEN, 50000000);
+        history_tick(1700000000000 + (int64_t)i * HISTORY_STEP_MS);
+    }
+    for (int i = 0; i < HISTORY_FLUSHES; i++)
+        history_flushed(&flush);
+}
+
+/* Rings, sketch and letters are full, of texts that grow most in JSON. */
+static void test_it_is_bounded(void **state)
+{
+    struct fixture *f = *state;
+    char key[ID_KEY_MAX];
+    char text[20000];
+
+    memset(text, 1, sizeof(text) - 1);
+    text[sizeof(text) - 1] = '\0';
+    for (int i = 0; i < 20; i++) {
+        for (int j = 0; j < ID_TEXT_MAX; j++)
+            memcpy(key + 3 * j, "%01", 3);
+        key[1] = (char)('0' + i / 10);
+        key[2] = (char)('0' + i % 10);
+        hottest_add(f->hottest, key, sizeof(key));
+    }
+    fill_history();
+    f->status.redis = text;
+    f->status.postgres = text;
+    f->letters.n = DEAD_LETTERS_RECENT;
+    for (int i = 0; i < DEAD_LETTERS_RECENT; i++)
+        f->letters.items[i] = (struct dead_letter){.id = INT64_MAX,
+                                                   .refused_us = INT64_MAX,
+                                                   .what = text,
+                                                   .sqlstate = "23514",
+                                                   .reason = text};
+    status_json(&f->status, &f->out);
+    assert_in_range(f->out.len, STATUS_JSON_MAX / 2, STATUS_JSON_MAX);
+}
+
+#define STATUS_TEST(t) cmocka_unit_test_setup_teardown(t, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        STATUS_TEST(test_all_is_well),
+        STATUS_TEST(test_a_line_for_each_thing_missing),
+        STATUS_TEST(test_kinds),
+        STATUS_TEST(test_ids_are_escaped),
+        STATUS_TEST(test_dead_letters),
+        STATUS_TEST(test_it_is_bounded),
+    };
+
+    return cmocka_run_group_tests_name("status", tests, NULL, NULL);
+}
