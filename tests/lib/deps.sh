@@ -17,7 +17,8 @@ SERVER_PACKAGES="redis-server postgresql python3 python3-redis
 # targets.
 TEST_PACKAGES="libcmocka-dev python3-pytest clang clang-format clang-tidy
     libclang-rt-dev lua5.1 systemd openssl pgbouncer php-cli php-redis ruby
-    ruby-redis libredis-perl mandoc prometheus"
+    ruby-redis libredis-perl mandoc prometheus chromium chromium-driver
+    python3-selenium"
 # Debian's npm does not go with a nodejs from elsewhere, which brings its own.
 command -v npm >/dev/null 2>&1 || TEST_PACKAGES="$TEST_PACKAGES nodejs npm"
 
