@@ -24,7 +24,7 @@
 
 /* ---- backends ---- */
 
-static int on_redis_up(void *arg, const struct redis_info *info)
+static const char *on_redis_up(void *arg, const struct redis_info *info)
 {
     struct daemon *d = arg;
 

@@ -242,7 +242,7 @@ static void on_ready(struct redis *r)
     char address[ADDRESS_HOST_MAX + 16];
     bool reloaded = r->state == RELOADING;
     uint64_t held;
-    bool refused;
+    const char *no;
 
     r->state = UP;
     snprintf(r->text, sizeof(r->text), "connected");
@@ -252,12 +252,12 @@ static void on_ready(struct redis *r)
             r->reconnects++;
         r->up_ms = now_ms(r);
     }
-    refused = r->config.on_up(r->config.arg, &r->greeting.info) < 0;
+    no = r->config.on_up(r->config.arg, &r->greeting.info);
     if (r->state != UP)
         return;
-    if (refused) {
+    if (no) {
         r->state = GREETING; /* for the log: it never was of use */
-        lose(r, false, "not fit for use");
+        lose(r, false, "%s", no);
         return;
     }
     r->announced = true;

@@ -58,10 +58,10 @@ struct redis_config {
     unsigned timeout_ms;          /* oldest unanswered command → reconnect */
     struct redis_script *scripts; /* ref: array that outlives the connection */
     size_t n_scripts;
-    /* Connected and greeted. Return 0 to go on, -1 to drop this connection and
-     * try again later (not a primary, refused policy): the callee logs why, and
-     * on_down is not called. Commands may be sent from inside it. */
-    int (*on_up)(void *arg, const struct redis_info *info);
+    /* Connected and greeted. Return NULL to go on, or a static text that says
+     * why not (a replica, say): then this connection is dropped and made again
+     * later, and on_down is not called. Commands may be sent from inside it. */
+    const char *(*on_up)(void *arg, const struct redis_info *info);
     /* on_up was called and the connection is gone, or scripts are being loaded
      * again (then on_up follows). */
     void (*on_down)(void *arg, const char *why);

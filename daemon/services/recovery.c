@@ -303,7 +303,7 @@ void recovery_free(struct recovery *r)
     free(r);
 }
 
-int recovery_redis_up(struct recovery *r, const struct redis_info *info)
+const char *recovery_redis_up(struct recovery *r, const struct redis_info *info)
 {
     const char *no = objection(info);
 
@@ -316,15 +316,13 @@ int recovery_redis_up(struct recovery *r, const struct redis_info *info)
     r->floor_wanted = true;
     if (no && !r->was_open && info->is_primary) {
         r->events->on_refused(r->events->arg);
-        return -1;
+        return no;
     }
-    if (no) {
-        log_warn("redis", "not used: %s", no);
-        return -1;
-    }
+    if (no)
+        return no;
     r->connected = true;
     recover(r);
-    return 0;
+    return NULL;
 }
 
 void recovery_redis_down(struct recovery *r, const char *why)

@@ -33,7 +33,8 @@ struct recovery *recovery_new(const struct service *services,
 void recovery_free(struct recovery *r);
 
 /* For the adapters' callbacks of the same names. */
-int recovery_redis_up(struct recovery *r, const struct redis_info *info);
+const char *recovery_redis_up(struct recovery *r,
+                              const struct redis_info *info);
 void recovery_redis_down(struct recovery *r, const char *why);
 void recovery_pg_up(struct recovery *r);
 

@@ -54,7 +54,7 @@ static void fixture_free_redis(struct fixture *f)
     f->redis = NULL;
 }
 
-static int fixture_on_up(void *arg, const struct redis_info *info)
+static const char *fixture_on_up(void *arg, const struct redis_info *info)
 {
     struct fixture *f = arg;
 
@@ -64,7 +64,7 @@ static int fixture_on_up(void *arg, const struct redis_info *info)
         f->in_up(f);
     if (f->free_in_up)
         fixture_free_redis(f);
-    return f->refuse ? -1 : 0;
+    return f->refuse ? "not wanted" : NULL;
 }
 
 static void fixture_on_down(void *arg, const char *why)

@@ -343,6 +343,7 @@ static void test_on_up_refuses(void **state)
     f.refuse = true;
     fixture_connect(&f);
     FIXTURE_WAIT(&f, f.ups == 3);
+    assert_non_null(strstr(redis_state_text(f.redis), "not wanted"));
     f.refuse = false;
     FIXTURE_WAIT(&f, f.ups == 4 && redis_is_up(f.redis));
     assert_int_equal(f.downs, 0);
