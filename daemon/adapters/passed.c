@@ -7,7 +7,6 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <stddef.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -33,24 +32,31 @@ static void take_path(const struct sockaddr_un *un, socklen_t len,
         a->path[0] = '@';
 }
 
+static int port_of(const struct sockaddr *sa)
+{
+    if (sa->sa_family == AF_INET6)
+        return ntohs(
+            ((const struct sockaddr_in6 *)(const void *)sa)->sin6_port);
+    return ntohs(((const struct sockaddr_in *)(const void *)sa)->sin_port);
+}
+
 static const char *take_host(const struct sockaddr *sa, socklen_t len,
                              struct address *a)
 {
-    char port[8];
-    int rc = getnameinfo(sa, len, a->host, sizeof(a->host), port, sizeof(port),
-                         NI_NUMERICHOST | NI_NUMERICSERV);
+    int rc =
+        getnameinfo(sa, len, a->host, sizeof(a->host), NULL, 0, NI_NUMERICHOST);
 
     a->kind = ADDRESS_TCP;
     if (rc != 0)
         return gai_strerror(rc);
-    a->port = atoi(port);
+    a->port = port_of(sa);
     return NULL;
 }
 
 /* NULL, or what is wrong with it. */
 static const char *inspect(int fd, struct address *a)
 {
-    struct sockaddr_storage ss;
+    struct sockaddr_storage ss = {.ss_family = AF_UNSPEC};
     socklen_t len = sizeof(ss);
 
     memset(a, 0, sizeof(*a));
@@ -128,13 +134,6 @@ static const struct in_addr *host4(const struct sockaddr *sa)
 static const struct in6_addr *host6(const struct sockaddr *sa)
 {
     return &((const struct sockaddr_in6 *)(const void *)sa)->sin6_addr;
-}
-
-static int port_of(const struct sockaddr *sa)
-{
-    if (sa->sa_family == AF_INET6)
-        return ((const struct sockaddr_in6 *)(const void *)sa)->sin6_port;
-    return ((const struct sockaddr_in *)(const void *)sa)->sin_port;
 }
 
 /* Does a socket bound to `own` get what is sent to `sa`? What systemd makes of a
