@@ -231,6 +231,12 @@ build_package() {
         'lintian --fail-on error,warning --suppress-tags \
         bogus-mail-host,bogus-mail-host-in-debian-changelog,root-in-contact \
         /build/*.deb 2>/dev/null'
+    check_now "it comes and goes where no systemd runs" \
+        quietly root_run build sh -ec '
+        apt-get -q install -y --no-install-recommends /build/likesyncd_*.deb
+        likesyncd --version
+        apt-get -q purge -y likesyncd
+        ! getent passwd likesyncd && ! test -e /etc/likesyncd'
     # The same under a higher version.
     quietly root_run build sh -ec '
         dpkg-deb -R /build/*.deb /next
@@ -314,7 +320,7 @@ another_process() {
 stop_postgres() {
     step "PostgreSQL away"
     quietly inside systemctl stop postgresql.service 'postgresql@*.service'
-    check "STATUS says so" status_has 'postgres: .*retry.*redis: connected'
+    check "STATUS says so" status_has '^postgres: .*retry.*redis: connected'
     check "/readyz says so" http_has /readyz ' 503 .*postgres'
     check_now "/healthz does not" http_has /healthz ' 200 '
     check_now "a like is answered" says 1 ask LIKE 8 42
