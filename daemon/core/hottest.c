@@ -86,27 +86,33 @@ void hottest_fade(struct hottest *h)
     }
 }
 
+/* A place by its count. */
+struct rank {
+    uint64_t count;
+    size_t place;
+};
+
 static int compare(const void *a, const void *b)
 {
-    uint64_t x = (*(const struct place *const *)a)->entry.count;
-    uint64_t y = (*(const struct place *const *)b)->entry.count;
+    const struct rank *x = a;
+    const struct rank *y = b;
 
-    return x < y ? 1 : x > y ? -1 : 0;
+    return x->count < y->count ? 1 : x->count > y->count ? -1 : 0;
 }
 
 size_t hottest_top(const struct hottest *h, struct hottest_entry *out, size_t n)
 {
-    const struct place *order[HOTTEST_PLACES];
+    struct rank ranks[HOTTEST_PLACES];
     size_t taken = 0;
 
     for (size_t i = 0; i < HOTTEST_PLACES; i++) {
         if (h->places[i].entry.count > 0)
-            order[taken++] = &h->places[i];
+            ranks[taken++] = (struct rank){h->places[i].entry.count, i};
     }
-    qsort(order, taken, sizeof(order[0]), compare);
+    qsort(ranks, taken, sizeof(*ranks), compare);
     if (n > taken)
         n = taken;
     for (size_t i = 0; i < n; i++)
-        out[i] = order[i]->entry;
+        out[i] = h->places[ranks[i].place].entry;
     return n;
 }
