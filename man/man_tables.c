@@ -98,7 +98,7 @@ static void put_command(struct buf *out, const struct command *cmd)
 {
     buf_puts(out, ".It Ic ");
     for (const char *p = cmd->name; *p; p++)
-        buf_putc(out, (char)toupper((unsigned char)*p));
+        buf_putc(out, *p == '|' ? ' ' : (char)toupper((unsigned char)*p));
     if (cmd->args[0]) {
         buf_puts(out, " No ");
         put_text(out, cmd->args);
@@ -110,9 +110,12 @@ static void put_command(struct buf *out, const struct command *cmd)
 static void put_commands(struct buf *out, const char *group)
 {
     begin_list(out);
-    for (size_t i = 0; i < command_count; i++) {
-        if (strcmp(command_table[i].group, group) == 0)
-            put_command(out, &command_table[i]);
+    COMMAND_FOREACH(cmd) {
+        if (strcmp(cmd->group, group) != 0)
+            continue;
+        put_command(out, cmd);
+        COMMAND_FOREACH_SUB(sub, cmd)
+            put_command(out, sub);
     }
     end_list(out);
 }
@@ -125,6 +128,11 @@ static void put_likes(struct buf *out)
 static void put_follows(struct buf *out)
 {
     put_commands(out, "follows");
+}
+
+static void put_connection(struct buf *out)
+{
+    put_commands(out, "connection");
 }
 
 static void put_server(struct buf *out)
@@ -253,10 +261,11 @@ static const struct {
     const char *name;
     void (*put)(struct buf *out);
 } tables[] = {
-    {"{options}\n", put_options}, {"{likes}\n", put_likes},
-    {"{follows}\n", put_follows}, {"{server}\n", put_server},
-    {"{metrics}\n", put_metrics}, {"{verbs}\n", put_verbs},
-    {"{flags}\n", put_flags},     {"{statuses}\n", put_statuses},
+    {"{options}\n", put_options},   {"{likes}\n", put_likes},
+    {"{follows}\n", put_follows},   {"{connection}\n", put_connection},
+    {"{server}\n", put_server},     {"{metrics}\n", put_metrics},
+    {"{verbs}\n", put_verbs},       {"{flags}\n", put_flags},
+    {"{statuses}\n", put_statuses},
 };
 
 static void put_template_line(struct buf *out, const char *line)

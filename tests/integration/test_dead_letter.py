@@ -492,10 +492,10 @@ def test_letters_while_postgres_is_away(bed, redis):
 
 
 @pytest.mark.parametrize("words, why", [
-    (("RETRY",), "unknown DEADLETTER request 'RETRY' with 0 arguments"),
+    (("RETRY",), "wrong number of arguments for 'deadletter|retry' command"),
     (("RETRY", "ALL"), "invalid id 'ALL'"),
     (("DROP", "0"), "invalid id '0'"),
-    (("DROP", "1", "2"), "unknown DEADLETTER request 'DROP' with 2"),
+    (("DROP", "1", "2"), "wrong number of arguments for 'deadletter|drop'"),
     (("LIST", "COUNT"), "syntax error"),
     (("LIST", "COUNT", "1001"), "from 1 to 1000"),
     (("LIST", "FROM", "x"), "invalid id 'x'"),
