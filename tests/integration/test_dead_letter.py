@@ -500,7 +500,7 @@ def test_letters_while_postgres_is_away(bed, redis):
     (("LIST", "COUNT", "1001"), "from 1 to 1000"),
     (("LIST", "FROM", "x"), "invalid id 'x'"),
     (("LIST", "TO", "1"), "syntax error"),
-    (("NOPE",), "expected LIST"),
+    (("NOPE",), "Try DEADLETTER HELP"),
 ])
 def test_wrong_requests(case, words, why):
     assert why in Letters(case).refused(*words)
