@@ -114,6 +114,7 @@ static int read_entries(const void *data, size_t size, struct buf *printed)
     struct buf errors = {0};
     int rc;
 
+    buf_puts(&list.printed, "#\n"); /* only a file may begin with a BOM */
     file_write(&file, data, size);
     rc = config_read(file.path, on_entry, &list, &errors);
     check_faults(rc, &errors);
