@@ -92,6 +92,7 @@ def main():
                for address in ADDRESSES for _ in range(CLIENTS // 2)]
     for thread in threads:
         thread.start()
+    stop.wait()   # though all clients may have failed
     for thread in threads:
         thread.join()
     print(f"acked {acked}\nbroken {broken}\nfailed {len(failed)}")
