@@ -24,6 +24,7 @@ enum { FILE_MAX_BYTES = 1024 * 1024 };
 
 /* What inih was given last. */
 enum given {
+    GIVEN_START,   /* nothing yet */
     GIVEN_NOTHING, /* a blank line, a comment, or a line already answered */
     GIVEN_HEADER,  /* next comes the "=" that announces it */
     GIVEN_ANNOUNCEMENT,
@@ -110,6 +111,10 @@ static char *on_line_wanted(char *to, int room, void *stream)
     struct reader *r = stream;
     size_t len;
 
+    if (r->given == GIVEN_START) { /* in which inih passes over a BOM */
+        r->given = GIVEN_NOTHING;
+        return give(to, room, ";", 1);
+    }
     if (r->given == GIVEN_ENTRY)
         fault(r, "expected [section], name = value or a comment");
     if (r->given == GIVEN_HEADER) {

@@ -545,6 +545,8 @@ static void test_layout_is_free(void **state)
     struct options o;
 
     (void)state;
+    assert_faults("\xef\xbb\xbf\xef\xbb\xbf[log]\n",
+                  "t.ini:1: expected [section], name = value or a comment\n");
     load_good(&o, "\xef\xbb\xbf[log] ; where\r\n"
                   "  level=warn\r\n\r\n \t \r\n"
                   "\t[redis]\n"
