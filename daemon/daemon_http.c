@@ -11,7 +11,6 @@
 #include "services/dead_letters.h"
 #include "services/flushers.h"
 #include "services/html.h"
-#include "services/ingest.h"
 #include "services/status.h"
 
 #define PLAIN_TEXT "text/plain; charset=utf-8"
@@ -41,14 +40,6 @@ static int render_health(void *arg, struct buf *body)
     return 200;
 }
 
-/* Connected is not enough: recovery may have to wait, or not want it. */
-static const char *redis_text(const struct daemon *d)
-{
-    if (redis_is_up(d->redis) && !recovery_is_open(d->recovery))
-        return ingest_why(d->services[0].ingest);
-    return redis_state_text(d->redis);
-}
-
 static void status_take(const struct daemon *d, struct status *s)
 {
     *s = (struct status){
@@ -57,7 +48,7 @@ static void status_take(const struct daemon *d, struct status *s)
         .uptime_s = uptime_s(d),
         .stopping = d->stopping,
         .redis_open = recovery_is_open(d->recovery),
-        .redis = redis_text(d),
+        .redis = status_redis(&d->services[0]),
         .pg_up = pg_is_up(d->pg),
         .postgres = pg_state_text(d->pg),
         .post_type = d->services[EDGE_LIKE].engine.owner_type,

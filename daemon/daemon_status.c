@@ -11,6 +11,7 @@
 #include "base/num.h"
 #include "core/metrics.h"
 #include "services/flushers.h"
+#include "services/status.h"
 
 #define STATUS_MS 1000
 
@@ -52,7 +53,7 @@ static void put_line(struct daemon *d, struct buf *b)
         buf_puts(b, "stopping; ");
     if (pg_first)
         buf_printf(b, "postgres: %s; ", pg_state_text(d->pg));
-    buf_printf(b, "redis: %s", redis_state_text(d->redis));
+    buf_printf(b, "redis: %s", status_redis(&d->services[0]));
     if (!pg_first)
         buf_printf(b, "; postgres: %s", pg_state_text(d->pg));
     put_backlog(b, &st);

@@ -255,7 +255,8 @@ const struct option OPTION_TABLE[] = {
 
     {FIELD("metrics", "listen", metrics_listen), STRING("127.0.0.1:9480"),
      .check = check_metrics_listen,
-     .help = "IP:port of /metrics and /healthz; empty is off"},
+     .help = "IP:port of /metrics, /healthz, /readyz and a status page, which "
+             "ask for no password; empty is off"},
 
     {FIELD("log", "level", log_level), ENUM("info", LOG_LEVELS),
      .reloadable = true, .help = "how much is logged"},

@@ -8,6 +8,7 @@
 #include "base/num.h"
 #include "core/metrics.h"
 #include "services/flushers.h"
+#include "services/status.h"
 
 #define DRAIN_DEFAULT_MS 30000
 #define DRAIN_MAX_MS     3600000
@@ -114,7 +115,7 @@ void cmd_flusher_status(struct commands *c, struct request *rq, int argc,
     reply_put_text(b, "version", LIKESYNCD_VERSION);
     reply_put_text(b, "instance", e->instance);
     reply_put_text(b, "flusher", st.paused ? "paused" : "running");
-    reply_put_text(b, "redis", redis_state_text(e->redis));
+    reply_put_text(b, "redis", status_redis(&c->services[0]));
     reply_put_text(b, "postgres", pg_state_text(e->pg));
     reply_put_int(b, "uptime_s",
                   (int64_t)(clock_monotonic_ms() - c->started_ms) / 1000);

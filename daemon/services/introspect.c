@@ -9,6 +9,7 @@
 #include "core/glob.h"
 #include "core/metrics.h"
 #include "services/flushers.h"
+#include "services/status.h"
 
 /* ---- CONFIG GET ---- */
 
@@ -133,7 +134,7 @@ static void info_likesync(struct commands *c, struct buf *b)
                "redis:%s\r\n"
                "postgres:%s\r\n"
                "flusher:%s\r\n",
-               redis_state_text(e->redis), pg_state_text(e->pg),
+               status_redis(&c->services[0]), pg_state_text(e->pg),
                st.paused ? "paused" : "running");
     info_backlog(b, "", &st);
     for (int i = 0; i < EDGE_COUNT; i++) {

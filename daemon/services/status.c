@@ -8,9 +8,20 @@
 #include "core/json.h"
 #include "core/metrics.h"
 #include "services/dead_letters.h"
+#include "services/ingest.h"
+#include "services/service.h"
 
 #define HOTTEST_SHOWN 10
 #define TEXT_SHOWN    600 /* bytes of what others said */
+
+const char *status_redis(const struct service *s)
+{
+    const struct engine *e = &s->engine;
+
+    if (redis_is_up(e->redis) && !e->open)
+        return ingest_why(s->ingest);
+    return redis_state_text(e->redis);
+}
 
 /* ---- what is missing ---- */
 

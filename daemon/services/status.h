@@ -13,6 +13,7 @@
 
 struct dead_letters_recent;
 struct hottest;
+struct service;
 
 /* All pointers are refs. */
 struct status {
@@ -29,6 +30,10 @@ struct status {
     const struct hottest *hottest; /* posts */
     const struct dead_letters_recent *dead_letters;
 };
+
+/* Redis' state in words: that it is connected is not enough, since recovery may
+ * have to wait, or not want it. */
+const char *status_redis(const struct service *s);
 
 /* Appends one line for each thing that is missing; returns how many there are,
  * 0 when all is as it should be. */

@@ -842,7 +842,7 @@ def test_a_daemon_that_ends_while_it_runs(bed, redis, pg):
 
 @pytest.mark.parametrize("arguments, text", [
     (["adopt"], "adopt: expected follows|likes"),
-    (["adopt", "follows", "likes"], "expected one verb"),
+    (["adopt", "follows", "likes"], "adopt: expected follows|likes"),
     (["ping", "follows"], "expected one verb")])
 def test_wrong_usage(daemon, arguments, text):
     out, err = ctl(daemon, *arguments, expect=2)

@@ -485,7 +485,7 @@ def test_flusher_replies(stack, wire, post, proto):
         admin.call("HELLO", proto)
         assert admin.call("FLUSHER", "PAUSE") == b"+OK\r\n"
         assert wire.call("LIKE", 7, post) == b":1\r\n"
-        head = b"%21\r\n" if proto == 3 else b"*42\r\n"
+        head = b"%31\r\n" if proto == 3 else b"*62\r\n"
         status = admin.call("FLUSHER", "STATUS")
         assert status.startswith(head + b"$7\r\nversion\r\n")
         assert b"$7\r\nflusher\r\n$6\r\npaused\r\n" in status
