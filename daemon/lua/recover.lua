@@ -8,11 +8,12 @@
 -- A user of Redis who may not do all that scripts do would see one of them end in
 -- the middle of its writes. Redis 7.0 and newer can be asked before; 8.0 wants to
 -- see as many arguments as the command takes.
-local COMMANDS = 'del 1 exists 1 expire 2 get 1 hdel 2 hexists 2 hget 2 hincrby 3 ' ..
-  'hlen 1 hmget 2 hscan 2 hset 3 hsetnx 3 incrby 2 mget 1 persist 1 rename 2 ' ..
-  'sadd 2 scard 1 set 2 setrange 3 sismember 2 smembers 1 spop 1 srem 2 time 0 ' ..
-  'ttl 1 type 1 unlink 1 zadd 3 zcard 1 zcount 3 zrange 3 zrangebyscore 3 ' ..
-  'zrem 2 zremrangebyscore 3 zrevrange 3 zscore 2'
+local COMMANDS = 'del 1 exists 1 expire 2 get 1 hdel 2 hexists 2 hget 2 hincrby 3 hlen 1 ' ..
+  'hmget 2 hscan 2 hset 3 hsetnx 3 incrby 2 mget 1 persist 1 rename 2 ' ..
+  'sadd 2 scard 1 set 2 setrange 3 sismember 2 smembers 1 spop 1 ' ..
+  'srandmember 1 srem 2 time 0 ttl 1 type 1 unlink 1 zadd 3 zcard 1 ' ..
+  'zcount 3 zrange 3 zrangebyscore 3 zrem 2 zremrangebyscore 3 zrevrange 3 ' ..
+  'zscore 2'
 
 local function missing_permission()
   for command, args in COMMANDS:gmatch('(%a+) (%d)') do
