@@ -82,6 +82,7 @@ def test_completion(terminal):
 def test_help(terminal):
     terminal.type("help flusher drain\r")
     terminal.expect("Returns once all that was answered before is in")
+    terminal.expect("> ")  # what is typed before that is thrown away
     terminal.type("help @likes\r")
     for name in ("LIKE", "LIKERS", "UNLIKE"):
         terminal.expect(f"\x1b[1m{name}\x1b[0m")
