@@ -5,37 +5,21 @@
 # lint.sh lua           syntax and global names of the Lua scripts
 # lint.sh man BUILD     the pages of the manual that BUILD made
 #
-# The first two by version 14 only: other versions lay some lines out differently and
-# check other things. Exit status 77 (CTest: skipped) where there is none.
+# The tools are what tests/lib/deps.sh names.
 set -eu
 cd "$(dirname "$0")/.."
 
-# Prints the tool's name when it is the version that counts here.
-version_14() {
-    for tool in "$1-14" "$1"; do
-        case $("$tool" --version 2>/dev/null) in
-        *"version 14."*)
-            echo "$tool"
-            return
-            ;;
-        esac
-    done
-    echo "skipped: no $1 of version 14 here" >&2
-    exit 77
-}
-
 format() {
-    tool=$(version_14 clang-format)
-    find daemon man tests/unit tests/fuzz -name '*.[ch]' -exec "$tool" --dry-run -Werror {} +
+    find daemon man tests/unit tests/fuzz -name '*.[ch]' \
+        -exec clang-format-19 --dry-run -Werror {} +
 }
 
 # Only what BUILD compiles, which is all of daemon/: clang-tidy would guess at
 # the flags of anything else.
 tidy() {
-    tool=$(version_14 clang-tidy)
     sed -n 's/^ *"file": "\(.*\/daemon\/.*\.c\)",*$/\1/p' \
         "$1/compile_commands.json" |
-        xargs -P "$(nproc)" -n 1 "$tool" --quiet -p "$1"
+        xargs -P "$(nproc)" -n 1 clang-tidy-19 --quiet -p "$1"
 }
 
 # A misspelt name in a script is a global, which Redis refuses only when it gets

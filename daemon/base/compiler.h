@@ -11,6 +11,6 @@
 
 #define ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
 #define CONTAINER_OF(ptr, type, member)                                        \
-    ((type *)(void *)((char *)(ptr)-offsetof(type, member)))
+    ((type *)(void *)((char *)(ptr) - offsetof(type, member)))
 
 #endif

@@ -160,8 +160,12 @@ static const char *unquote(char *s)
     for (; *from != '"'; from++) {
         if (!*from)
             return "expected a closing double quote";
-        if (*from == '\\' && *++from != '"' && *from != '\\')
-            return "expected \\\" or \\\\ where a quoted value has a backslash";
+        if (*from == '\\') {
+            from++;
+            if (*from != '"' && *from != '\\')
+                return "expected \\\" or \\\\ where a quoted value has a "
+                       "backslash";
+        }
         *to++ = *from;
     }
     if (!ends_here(from + 1))

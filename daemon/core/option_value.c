@@ -187,7 +187,7 @@ void option_format(const struct option *row, const struct options *o,
         buf_put_i64(out, *(const int64_t *)value);
         break;
     case OPTION_OCTAL:
-        buf_printf(out, "%04" PRIo64, (uint64_t) * (const int64_t *)value);
+        buf_printf(out, "%04" PRIo64, (uint64_t)*(const int64_t *)value);
         break;
     case OPTION_ENUM:
         buf_puts(out, row->words[*(const int64_t *)value]);

@@ -16,18 +16,11 @@ struct field {
 #define IS_NUMBER 1
 
 #define STRING(name, member)                                                   \
-    {                                                                          \
-        name, offsetof(struct redis_info, member),                             \
-            sizeof(((struct redis_info *)NULL)->member)                        \
-    }
-#define FLAG(name, member)                                                     \
-    {                                                                          \
-        name, offsetof(struct redis_info, member), IS_FLAG                     \
-    }
+    {name, offsetof(struct redis_info, member),                                \
+     sizeof(((struct redis_info *)NULL)->member)}
+#define FLAG(name, member) {name, offsetof(struct redis_info, member), IS_FLAG}
 #define NUMBER(name, member)                                                   \
-    {                                                                          \
-        name, offsetof(struct redis_info, member), IS_NUMBER                   \
-    }
+    {name, offsetof(struct redis_info, member), IS_NUMBER}
 
 static const struct field fields[] = {
     STRING("run_id", run_id),

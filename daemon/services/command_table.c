@@ -11,9 +11,7 @@
 #define NAMES       "[command-name [command-name ...]]"
 
 #define HELP_OF(command, flags)                                                \
-    {                                                                          \
-        command "|help", 2, flags, cmd_help, "server", "", "Prints this help." \
-    }
+    {command "|help", 2, flags, cmd_help, "server", "", "Prints this help."}
 
 const struct command command_table[] = {
     {"like", -3, CMD_WRITE | CMD_FAST, cmd_like, "likes", EVENT,

@@ -32,9 +32,7 @@ struct likers_pair {
     " FROM unnest($5) WITH ORDINALITY AS o(id, n)"                             \
     " JOIN user_like_post t ON t." key " = $1 AND t." other " = o.id"
 #define RUNS(key, other)                                                       \
-    {                                                                          \
-        RUN(key, other, "<", "DESC"), RUN(key, other, ">", "ASC")              \
-    }
+    {RUN(key, other, "<", "DESC"), RUN(key, other, ">", "ASC")}
 
 /* By side, and whether oldest first. */
 static const char *const sql[2][2] = {

@@ -14,11 +14,12 @@ PACKAGE_PACKAGES="dpkg-dev file"
 SERVER_PACKAGES="redis-server postgresql python3 python3-redis
     python3-psycopg2"
 # systemd is for systemd-analyze; it starts nothing. libclang-rt-dev is for the fuzz
-# targets.
-TEST_PACKAGES="libcmocka-dev python3-pytest clang clang-format clang-tidy
-    libclang-rt-dev lua5.1 systemd openssl pgbouncer php-cli php-redis ruby
-    ruby-redis libredis-perl mandoc prometheus chromium chromium-driver
-    python3-selenium"
+# targets. The version in clang-format and clang-tidy is one that both releases have:
+# others lay some lines out differently, and check other things.
+TEST_PACKAGES="libcmocka-dev python3-pytest clang clang-format-19
+    clang-tidy-19 libclang-rt-dev lua5.1 systemd openssl pgbouncer php-cli
+    php-redis ruby ruby-redis libredis-perl mandoc prometheus chromium
+    chromium-driver python3-selenium"
 # Debian's npm does not go with a nodejs from elsewhere, which brings its own.
 command -v npm >/dev/null 2>&1 || TEST_PACKAGES="$TEST_PACKAGES nodejs npm"
 

@@ -80,10 +80,7 @@ struct request_case {
     const char *expected;
 };
 
-#define CASE(in, expected)                                                     \
-    {                                                                          \
-        in, sizeof(in) - 1, expected                                           \
-    }
+#define CASE(in, expected) {in, sizeof(in) - 1, expected}
 
 static void check_cases(const struct resp_limits *limits,
                         const struct request_case *cases, size_t n)
