@@ -24,29 +24,30 @@
 #define CONNECT_S 5
 #define LOGIN_MS  65000 /* over the most that auth_delay_ms may be */
 
-/* A send timeout holds for connect(), too. */
-static void limit_connect(int fd)
+/* -1: see errno. A send timeout holds for connect(), too. */
+static int connect_socket(int family, const struct sockaddr *to, socklen_t len)
 {
     const struct timeval limit = {.tv_sec = CONNECT_S};
+    int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int saved;
 
+    if (fd < 0)
+        return -1;
     (void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
+    if (connect(fd, to, len) == 0)
+        return fd;
+    saved = errno;
+    close(fd);
+    errno = saved;
+    return -1;
 }
 
 static int connect_unix(const struct address *a)
 {
     struct sockaddr_un sun = {.sun_family = AF_UNIX};
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
     snprintf(sun.sun_path, sizeof(sun.sun_path), "%s", a->path);
-    limit_connect(fd);
-    if (fd >= 0 && connect(fd, (struct sockaddr *)&sun, sizeof(sun)) != 0) {
-        int saved = errno;
-
-        close(fd);
-        errno = saved;
-        return -1;
-    }
-    return fd;
+    return connect_socket(AF_UNIX, (struct sockaddr *)&sun, sizeof(sun));
 }
 
 static int connect_tcp(const struct address *a)
@@ -61,17 +62,8 @@ static int connect_tcp(const struct address *a)
         errno = ENOENT;
         return -1;
     }
-    for (struct addrinfo *it = list; it && fd < 0; it = it->ai_next) {
-        fd = socket(it->ai_family, it->ai_socktype | SOCK_CLOEXEC, 0);
-        limit_connect(fd);
-        if (fd >= 0 && connect(fd, it->ai_addr, it->ai_addrlen) != 0) {
-            int saved = errno;
-
-            close(fd);
-            fd = -1;
-            errno = saved;
-        }
-    }
+    for (struct addrinfo *it = list; it && fd < 0; it = it->ai_next)
+        fd = connect_socket(it->ai_family, it->ai_addr, it->ai_addrlen);
     freeaddrinfo(list);
     return fd;
 }
