@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: MIT */
-/* Points at which a test kills the process, or lets it hang. */
+/* Points at which a test kills, stops or hangs the process; and what makes it one
+ * that is known to be wrong. */
 #include "base/fault.h"
 
 #ifdef LIKESYNCD_FAULTS
 
+#include <assert.h>
 #include <signal.h>
-#include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/mem.h"
 #include "base/num.h"
 
 /* The passage of `name` that spec means; 0 when that is not named. */
@@ -44,12 +47,66 @@ static bool is_due(const char *spec, const char *name, uint64_t *passages)
 void fault_point(const char *name)
 {
     static uint64_t to_hang; /* passages of the one point that is named */
+    static uint64_t to_stop;
     static uint64_t to_die;
+    static bool is_told;
 
     while (is_due(getenv("LIKESYNCD_HANG"), name, &to_hang))
         pause();
+    if (!is_told && is_due(getenv("LIKESYNCD_TERM"), name, &to_stop)) {
+        is_told = true;
+        raise(SIGTERM);
+    }
     if (is_due(getenv("LIKESYNCD_FAULT"), name, &to_die))
         raise(SIGKILL);
+}
+
+bool fault_variant(const char *name)
+{
+    static uint64_t passages; /* of the one variant that is named */
+    const char *spec = getenv("LIKESYNCD_VARIANT");
+    uint64_t every = spec ? named_passage(spec, name) : 0;
+
+    return every && ++passages % every == 0;
+}
+
+/* Edited texts, in place of constants: a pointer means one text. */
+static struct {
+    const char *text;
+    char *edited;
+} edits[32];
+
+/* `text` with `to` in place of the `from` at `at`. */
+static char *edited(const char *text, const char *at, const char *from,
+                    const char *to)
+{
+    const char *rest = at + strlen(from);
+    int before = (int)(at - text);
+    size_t size = (size_t)before + strlen(to) + strlen(rest) + 1;
+    char *copy = mem_alloc(size);
+
+    snprintf(copy, size, "%.*s%s%s", before, text, to, rest);
+    return copy;
+}
+
+const char *fault_edit(const char *text)
+{
+    const char *from = getenv("LIKESYNCD_EDIT");
+    const char *to = getenv("LIKESYNCD_EDIT_TO");
+    const char *at = from && to ? strstr(text, from) : NULL;
+    size_t i = 0;
+
+    if (!at)
+        return text;
+    while (edits[i].text && edits[i].text != text)
+        i++;
+    assert(i + 1 < sizeof(edits) / sizeof(*edits));
+    if (!edits[i].text) {
+        edits[i].text = text;
+        edits[i].edited = edited(text, at, from, to);
+        log_warn("fault", "edited: %s", from);
+    }
+    return edits[i].edited;
 }
 
 #endif

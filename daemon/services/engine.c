@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/fault.h"
 #include "base/mem.h"
 #include "services/lua.h"
 
@@ -52,10 +53,10 @@ int engine_scripts_make(const struct engine *e)
         const char *const parts[] = {
             engine_keeps_sets(e) ? "local UNSYNCED_SETS = true\n"
                                  : "local UNSYNCED_SETS = false\n",
-            lua_common,
+            fault_edit(lua_common),
             has_lists ? lua_lists : "",
             lua_rows,
-            script_table[i].body,
+            fault_edit(script_table[i].body),
             NULL,
         };
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/fault.h"
 #include "base/mem.h"
 #include "base/num.h"
 #include "core/hottest.h"
@@ -101,6 +102,10 @@ static void on_event(void *arg, enum ingest_result result, const char *text)
 
     if (s)
         s->writes--;
+    if (fault_variant("refused_recorded")) {
+        result = INGEST_TRYAGAIN;
+        text = "TRYAGAIN a variant of tests";
+    }
     call->changed = result == INGEST_CHANGED;
     if (result > INGEST_CHANGED) {
         put_event_error(b, call->service->engine.options, result, text);

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "base/fault.h"
 #include "core/pgarray.h"
 #include "services/engine.h"
 
@@ -57,7 +58,7 @@ void sql_job_free(struct sql_job *j)
 static void stmt_begin(struct sql_job *j, const char *sql)
 {
     j->stmts[j->job.n_stmts++] =
-        (struct pg_stmt){sql, &j->params[j->n_params], 0};
+        (struct pg_stmt){fault_edit(sql), &j->params[j->n_params], 0};
 }
 
 /* The parameter's bytes are put into j->bytes between these two. */

@@ -363,9 +363,9 @@ static void on_written(void *arg, enum pg_outcome outcome,
     bool stuck;
 
     w->job_under_way = false;
-    if (outcome == PG_DONE) {
+    if (outcome == PG_DONE || fault_variant("ack_before_commit")) {
         fault_point("committed");
-        if (sql_count(r, 1) < n) {
+        if (outcome == PG_DONE && sql_count(r, 1) < n) {
             sql_lookup(&w->job, w->engine, w->batch, s->from, s->to, false);
             submit(w, on_read_back);
             return;

@@ -82,15 +82,17 @@ def free_port():
 
 class Daemon(Server):
     """A likesyncd. Options are written `section_name=value`; with `tcp` it
-    also listens on 127.0.0.1, at `port`; `nofile` is its RLIMIT_NOFILE."""
+    also listens on 127.0.0.1, at `port`; `nofile` is its RLIMIT_NOFILE; `env`
+    is for its environment at each start."""
 
     # Short, so that tests do not wait.
     DEFAULTS = {"flush_interval_ms": 50, "log_level": "info"}
 
     def __init__(self, bed, redis, pg, *, fault=None, wait="ready", tcp=False,
-                 nofile=None, **options):
+                 nofile=None, env=None, **options):
         super().__init__(bed, "daemon")
         self.nofile = nofile
+        self.env = env or {}
         self.socket = self.dir / "s"
         self.admin_socket = self.dir / "admin"
         self.config = self.dir / "likesyncd.conf"
@@ -121,11 +123,12 @@ class Daemon(Server):
             lines.append(f"{name} = {value}")
         self.config.write_text("\n".join(lines) + "\n")
 
-    def start(self, fault=None, wait="ready"):
-        """`fault` names the point at which it kills itself. Waits until it is
-        "ready", or only "answers" PING (when a backend is away), or not at
-        all (None)."""
-        env = {"ASAN_OPTIONS": "exitcode=99:quarantine_size_mb=16:"
+    def start(self, fault=None, wait="ready", env=None):
+        """`fault` names the point at which it kills itself; `env` is for this
+        start only. Waits until it is "ready", or only "answers" PING (when a
+        backend is away), or not at all (None)."""
+        env = {**self.env, **(env or {}),
+               "ASAN_OPTIONS": "exitcode=99:quarantine_size_mb=16:"
                                + os.environ.get("ASAN_OPTIONS", ""),
                "UBSAN_OPTIONS": "print_stacktrace=1:"
                                 + os.environ.get("UBSAN_OPTIONS", "")}

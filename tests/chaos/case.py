@@ -1,0 +1,435 @@
+# SPDX-License-Identifier: MIT
+"""One run of one case: servers, load, faults, repair, healing, judgement.
+
+A case is a function that breaks things while the load runs. It is declared so:
+
+    @case("pg_killed", "PostgreSQL crashes", daemons=2)
+    def pg_killed(run):
+        for _ in range(run.rounds(4)):
+            run.load.wait_acked(100)
+            run.fault("PostgreSQL crashes", repair=run.cluster.start)
+            run.cluster.stop("immediate")
+            run.wait(0.1, 0.5)
+            run.mend()
+
+What it may declare (see Case): how many daemons and clients, settings of the
+three servers, links="redis pg clients" (a fault proxy on each of these, one per
+daemon), evict, reads, pause and timeout of the clients, sentences that may be
+answered, a check of memory.
+
+What a run offers:
+
+    run.redis, run.cluster, run.pg    the servers; run.pg is the database.
+                                      run.use_pg(database), run.use_redis(redis)
+                                      when another took their place
+    run.daemons, run.load, run.bed    run.load.users() are those who act
+    run.link(part, n=0)               the proxy.Link of a daemon
+    run.random                        seeded; the only source of chance
+    run.rounds(n)                     n, or more where the campaign is long
+    run.fault(what, repair=None)      counts and notes a fault, before it is made
+    run.mend()                        all repairs that are open, latest first;
+                                      done at the end too
+    run.wait(least, most)             lets time go by, for what happens next
+    run.until(condition, what)        waits for a condition
+    run.lossy(since, until=None)      what was acked in between (time.monotonic)
+                                      may be lost; until now
+    run.poison(users)                 PostgreSQL refuses their rows from now on;
+                                      before they acted: see start="held"
+    run.others()                      an application that writes the keys itself
+    run.note(text)                    a line of what happened
+    run.fail(check, text)             a violation that the case found itself
+
+With start="held" the load waits until run.go(). Servers are started from the main
+thread only, so a case makes no threads that do."""
+import contextlib
+import dataclasses
+import os
+import random
+import time
+
+import psycopg2
+import redis as redis_py
+
+import bed  # noqa: F401
+import checker
+import clients
+import harness
+from edges import check_answers
+from harness import Failed, wait_for
+from record import Record
+
+HEAL_S = 60
+FDS = 12                # more than before are not yet a leak
+MEMORY = 64 * 2**20
+# Several claims for a batch, several calls for an ack, several batches; and
+# everything gives up soon.
+DAEMON = {"flush_interval_ms": 20, "flush_batch_rows": 20,
+          "flush_claim_rows": 7, "flush_lease_ms": 500,
+          "postgres_connections": 3, "postgres_connect_timeout_ms": 400,
+          "postgres_lookup_timeout_ms": 200,
+          "postgres_write_timeout_ms": 500, "postgres_lock_timeout_ms": 200,
+          "redis_connect_timeout_ms": 400, "redis_timeout_ms": 400}
+REDIS = {"appendfsync": "always"}
+CASES = {}
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    name: str
+    title: str
+    play: object
+    daemons: int = 1
+    clients: int = 4
+    daemon: dict = dataclasses.field(default_factory=dict)  # over DAEMON
+    redis: dict = dataclasses.field(default_factory=dict)   # over REDIS
+    pg: dict = dataclasses.field(default_factory=dict)      # postgresql.conf
+    links: str = ""
+    start: str = "go"           # or "held"
+    evict: bool = True
+    reads: bool = True
+    pipeline: int = 16
+    pause: float = 0.02         # of a client, between pipelines
+    timeout: float = 30.0       # of a client: then the outcome is unknown
+    errors: tuple = ()          # beginnings of replies that are right here
+    memory: bool = True         # and the daemons' memory comes back
+
+
+def case(name, title, **options):
+    """Registers a case."""
+    def register(play):
+        if name in CASES:
+            raise ValueError(f"two cases {name}")
+        CASES[name] = Case(name, title, play, **options)
+        return play
+    return register
+
+
+@dataclasses.dataclass
+class Result:
+    case: str
+    seed: int
+    faults: int = 0
+    acked: int = 0
+    refused: int = 0
+    unknown: int = 0
+    lost: int = 0
+    lost_in_window: int = 0
+    window_s: float = 0.0
+    doubled: int = 0
+    heal_s: float = 0.0
+    stall_ms: float = 0.0
+    seconds: float = 0.0
+    violations: list = dataclasses.field(default_factory=list)
+    notes: list = dataclasses.field(default_factory=list)
+    logs: list = dataclasses.field(default_factory=list, repr=False)
+
+    def checks(self):
+        return {check for check, _ in self.violations}
+
+
+class Others:
+    """An application that writes the keys by their recipe; and one that moves
+    a counter only."""
+
+    DELTA = 5
+
+    def __init__(self, run):
+        self.run, self.n = run, 0
+
+    def write(self):
+        user, record = 900000 + self.n, self.run.record
+        self.n += 1
+        now = int(time.time())
+        with contextlib.closing(self.run.redis.client()) as keys:
+            like = record.event(-1, "like", (user, 901 + self.n % 3), 1, False)
+            request, (_, post) = record.send(like), like.pair
+            keys.sadd("post_set", post)
+            keys.sadd(f"post_user_like_set_{post}", user)
+            keys.hset(f"post_user_like_{post}_{user}", mapping={
+                "status": 1, "post_id": post, "user_id": user,
+                "ctime": now, "mtime": now})
+            keys.incr(f"post_{post}_counter")
+            record.answer(request, 1)
+            follow = record.event(-1, "follow", (user, post), 1, False)
+            request = record.send(follow)
+            keys.sadd("follow_set", user)
+            keys.sadd(f"user_follow_set_{user}", post)
+            keys.hset(f"user_follow_{user}_{post}", mapping={
+                "status": 1, "user_id": user, "followee_id": post,
+                "ctime": now, "mtime": now})
+            keys.zadd(f"{user}:follow", {post: now})
+            keys.zadd(f"{post}:fans", {user: now})
+            record.answer(request, 1)
+            keys.incrby("post_990_counter", self.DELTA)
+            keys.sadd("post_set", 990)
+            record.unattributed += self.DELTA
+
+
+class Run:
+    """See above. `env` is what the daemons get besides: a variant; `patience`,
+    how long they may take to heal."""
+
+    def __init__(self, case, seed, template=None, scale=1, env=None,
+                 show=None, patience=HEAL_S):
+        self.case, self.seed, self.scale = case, seed, scale
+        self.patience = patience
+        self.env, self.show = env or {}, show
+        self.random = random.Random(f"{case.name}/{seed}")
+        self.record = Record()
+        self.result = Result(case.name, seed)
+        self.begun = time.monotonic()
+        self.bed = harness.Bed(template=template)
+        self.repairs, self.links, self.apps = [], {}, False
+        self.load = self.watcher = None
+        self.daemons, self.fds, self.memory = [], {}, {}
+
+    # ---- what cases use ----
+
+    def rounds(self, n):
+        return n * self.scale
+
+    def note(self, text):
+        at = f"{time.monotonic() - self.begun:7.2f} s  {text}"
+        self.result.notes.append(at)
+        if self.show:
+            self.show(at)
+
+    def fail(self, check, text):
+        self.result.violations.append((check, text))
+
+    def fault(self, what, repair=None):
+        self.result.faults += 1
+        self.note(what)
+        if repair:
+            self.repairs.append((what, repair))
+
+    def mend(self):
+        while self.repairs:
+            what, repair = self.repairs.pop()
+            self.note(f"mended: {what}")
+            repair()
+
+    def wait(self, least, most):
+        time.sleep(self.random.uniform(least, most))
+
+    def until(self, condition, what, timeout=30.0):
+        """Fails when the load has failed, too."""
+        def done():
+            self.load.check()
+            return condition()
+        return wait_for(done, timeout, what)
+
+    def lossy(self, since, until=None):
+        self.record.lossy(since, until or time.monotonic())
+
+    def poison(self, users):
+        for user in users:
+            self.record.poison.add(user)
+            for table in ("user_like_post", "user_follow"):
+                self.pg.query(f"ALTER TABLE {table} ADD CHECK"
+                              f" (user_id <> {int(user)})")
+
+    def others(self):
+        self.apps = True
+        return Others(self)
+
+    def link(self, part, n=0):
+        """part: "redis", "pg" or "clients"."""
+        return self.links[part, n]
+
+    def go(self):
+        self.load.held.clear()
+
+    def use_pg(self, database):
+        self.pg = self.watcher.pg = database
+        self.cluster = database.cluster
+
+    def use_redis(self, redis):
+        self.redis = redis
+        for client in self.load.clients:
+            if client.keys:
+                client.keys = redis.client(timeout=1)
+
+    # ---- the life of a run ----
+
+    def start(self):
+        case = self.case
+        self.redis = self.bed.redis(**{**REDIS, **case.redis})
+        self.cluster = self.bed.postgres(**case.pg)
+        self.pg = self.cluster.create_database()
+        self.pg.psql("-f", bed.HERE / "audit.sql")
+        self.pg.query("ALTER ROLE likesyncd SET"
+                      " idle_in_transaction_session_timeout = '300ms'")
+        for n in range(case.daemons):
+            self.daemons.append(self.start_daemon(n))
+        self.through = checker.read_through(self.pg)
+        addresses = [self.put_link("clients", n, daemon.socket)
+                     for n, daemon in enumerate(self.daemons)]
+        self.load = clients.Load(
+            self.record, addresses, seed=self.seed, clients=case.clients,
+            pipeline=case.pipeline, pause=case.pause, timeout=case.timeout,
+            evict=self.redis if case.evict else None, reads=case.reads)
+        self.watcher = harness.I1Watcher(self.pg, pause=0.05)
+
+    def start_daemon(self, n):
+        options = {**DAEMON, **self.case.daemon}
+        redis = self.put_link("redis", n, self.redis.socket)
+        options["redis_address"] = f"unix:{redis}"
+        pg = self.put_link("pg", n,
+                           self.cluster.dir / f".s.PGSQL.{self.cluster.port}")
+        options["postgres_conninfo"] = self.pg.conninfo().replace(
+            f"host={self.cluster.dir}", f"host={pg.parent}")
+        return self.bed.daemon(self.redis, self.pg, env=self.env, **options)
+
+    def put_link(self, part, n, target):
+        """The path to connect to instead of `target`, of the same name."""
+        if part not in self.case.links.split():
+            return target
+        import proxy
+        link = proxy.Link(self.bed, target)
+        self.links[part, n] = link
+        return link.socket
+
+    def measure(self, daemon):
+        return len(os.listdir(f"/proc/{daemon.pid}/fd")), daemon.rss_bytes()
+
+    def play(self):
+        """The load, the faults, the healing; a fault that nobody expected does
+        not keep the rest from being looked at."""
+        if self.case.start == "held":
+            self.load.held.set()
+        self.watcher.start()
+        try:
+            with self.load:
+                with self.failing("case"):
+                    if self.case.start != "held":
+                        self.load.wait_each()
+                    self.case.play(self)
+                with self.failing("heal"):
+                    self.heal()
+        finally:
+            self.watcher.ended.set()
+            self.watcher.join(60)
+        with self.failing("clients"):
+            self.load.check()
+
+    @contextlib.contextmanager
+    def failing(self, check):
+        try:
+            yield
+        except (Failed, OSError, redis_py.RedisError, psycopg2.Error) as error:
+            self.fail(check, f"{type(error).__name__}: {error}")
+            self.note(f"failed: {check}")
+
+    def heal(self):
+        """From the last repair on, unaided: every client is served again, and
+        all is in PostgreSQL."""
+        self.mend()
+        self.go()
+        since = time.monotonic()
+        try:
+            self.load.wait_each(10, self.patience)
+        finally:
+            self.load.ended.set()
+        wait_for(self.is_clean,
+                 max(since + self.patience - time.monotonic(), 1),
+                 f"all to be clean {self.patience} s after the last fault")
+        self.result.heal_s = time.monotonic() - since
+        self.note("healed")
+
+    def is_clean(self):
+        if any(client.is_alive() for client in self.load.clients):
+            return False
+        with contextlib.suppress(redis_py.RedisError, psycopg2.Error):
+            return not checker.dirty_keys(self.redis) and self.has_moved()
+        return False
+
+    def has_moved(self):
+        now = checker.read_through(self.pg)
+        return all(now.get(kind, 0) > self.through.get(kind, 0)
+                   for kind in ("like", "follow"))
+
+    def judge(self, before):
+        facts = checker.read_facts(self.redis, self.pg, self.apps)
+        verdict = checker.judge(self.record, facts, self.through,
+                                (*checker.ERRORS, *self.case.errors))
+        self.result.violations += verdict.violations
+        for name in ("lost", "lost_in_window", "window_s", "doubled"):
+            setattr(self.result, name, getattr(verdict, name))
+        self.judge_watcher()
+        for daemon in self.daemons:
+            self.check_answers(daemon)
+        for daemon, (fds, rss) in zip(self.daemons, before):
+            self.check_resources(daemon, fds, rss)
+
+    def judge_watcher(self):
+        """I1 in every snapshot meanwhile."""
+        watcher = self.watcher
+        if watcher.failure or not watcher.checks:
+            self.fail("watcher", f"{watcher.checks} looks: {watcher.failure}")
+        if watcher.violations:
+            self.fail("exact", f"{len(watcher.violations)} rows in "
+                      f"{watcher.checks} looks: {watcher.violations[:4]}")
+
+    def check_answers(self, daemon):
+        """What a daemon says of all pairs is what PostgreSQL has."""
+        try:
+            check_answers(daemon, self.pg)
+            self.check_pairs(daemon)
+        except (Failed, redis_py.RedisError) as error:
+            self.fail("answers", f"{daemon.dir.name}: {error}")
+
+    def check_pairs(self, daemon):
+        likes = dict(self.pg.query("SELECT post_id, like_count FROM post_like"))
+        liked = set(self.pg.query("SELECT user_id, post_id FROM user_like_post"
+                                  " WHERE status = 1"))
+        follows = set(self.pg.query("SELECT user_id, followee_id FROM"
+                                    " user_follow WHERE status = 1"))
+        users, others = self.load.users(), self.load.targets()
+        posts = sorted({*likes, *clients.POSTS})
+        wanted = [(("LIKECOUNT", *posts), [likes.get(p, 0) for p in posts])]
+        for user in users:
+            wanted.append((("LIKED", user, *posts),
+                           [int((user, p) in liked) for p in posts]))
+            wanted.append((("RELATION", user, *others),
+                           [((user, o) in follows) + 2 * ((o, user) in follows)
+                            for o in others]))
+        with contextlib.closing(daemon.client()) as client:
+            for words, right in wanted:
+                got = client.execute_command(*words)
+                if got != right:
+                    raise Failed(f"{words}: {got}, not {right}")
+
+    def check_resources(self, daemon, fds, rss):
+        """Not more than before; a sanitizer keeps what is freed."""
+        with contextlib.suppress(Failed):
+            wait_for(lambda: self.measure(daemon)[0] <= fds + FDS, 10)
+        now, rss_now = self.measure(daemon)
+        if now > fds + FDS:
+            self.fail("fds", f"{daemon.dir.name}: {now}, before {fds}")
+        if self.case.memory and not harness.build_has("LIKESYNCD_SANITIZE") \
+                and rss_now > rss + MEMORY:
+            self.fail("memory", f"{daemon.dir.name}: {rss_now}, before {rss}")
+        stall = daemon.metrics().get("likesyncd_loop_delay_seconds", 0)
+        self.result.stall_ms = max(self.result.stall_ms, stall * 1000)
+
+    def go_through(self):
+        with self.failing("run"):
+            self.start()
+            before = [self.measure(daemon) for daemon in self.daemons]
+            self.play()
+            self.judge(before)
+        self.close()
+        tally = self.record.tally()
+        for name in ("acked", "refused", "unknown"):
+            setattr(self.result, name, tally[name])
+        self.result.seconds = time.monotonic() - self.begun
+        return self.result
+
+    def close(self):
+        """Daemons must end well, and no sanitizer may have said a word."""
+        self.result.logs = self.bed.logs(25)
+        with self.failing("end"):
+            self.bed.close()
+        for link in self.links.values():
+            link.close()

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: MIT
+"""What was asked and what was answered: the truth that the checker starts from.
+
+An event is one wish of one client: pair, wanted state and, for about half of
+the pairs, a time of its own (`AT`, in us, unique in the record and rising per
+pair), which names its row afterwards. It may be sent several times; each
+sending is a request, and the order of requests per pair is known, since a pair
+belongs to one client."""
+import collections
+import dataclasses
+import itertools
+import time
+
+ACKED, REFUSED, UNKNOWN, PENDING = "acked", "refused", "unknown", "pending"
+# In 2020: no clock that a case moves makes it a time to come.
+FIRST_US = 1_600_000_000_000_001
+
+
+@dataclasses.dataclass
+class Event:
+    client: int
+    kind: str               # "like" or "follow"
+    pair: tuple             # (actor, post or other)
+    want: int
+    t: int | None = None    # us
+    requests: list = dataclasses.field(default_factory=list)
+
+    def outcome(self):
+        """Acked if ever, else unknown if ever."""
+        seen = {request.outcome for request in self.requests}
+        for outcome in (ACKED, UNKNOWN, PENDING):
+            if outcome in seen:
+                return UNKNOWN if outcome == PENDING else outcome
+        return REFUSED
+
+    def changed(self):
+        """Answered "1": it is what its pair was set to."""
+        return any(r.outcome == ACKED and r.answer == 1 for r in self.requests)
+
+    def acked_at(self):
+        return min(r.answered for r in self.requests if r.outcome == ACKED)
+
+
+@dataclasses.dataclass
+class Request:
+    event: Event
+    sent: float                     # monotonic, as all times here
+    answered: float | None = None
+    outcome: str = PENDING
+    answer: object = None           # 0 or 1, or an error's text
+
+
+@dataclasses.dataclass(frozen=True)
+class Window:
+    """What was acked within it may be lost, and is counted apart."""
+
+    since: float
+    until: float
+
+    def has(self, at):
+        return self.since <= at <= self.until
+
+
+class Record:
+    """Clients write to it from their threads; each pair from one only."""
+
+    def __init__(self):
+        self.times = itertools.count(FIRST_US)
+        self.events = []
+        self.requests = collections.defaultdict(list)   # by (kind, pair)
+        self.windows = []
+        self.unattributed = 0       # added to counters without a row
+        self.poison = set()         # users whose rows PostgreSQL refuses
+        self.texts = collections.Counter()              # of error replies
+
+    def event(self, client, kind, pair, want, timed):
+        event = Event(client, kind, pair, want,
+                      next(self.times) if timed else None)
+        self.events.append(event)
+        return event
+
+    def send(self, event):
+        request = Request(event, time.monotonic())
+        event.requests.append(request)
+        self.requests[event.kind, event.pair].append(request)
+        return request
+
+    def answer(self, request, answer):
+        """An integer, or the text of an error."""
+        request.answered, request.answer = time.monotonic(), answer
+        if isinstance(answer, int):
+            request.outcome = ACKED
+            return
+        self.texts[answer] += 1
+        request.outcome = UNKNOWN if answer.startswith("UNKNOWN") else REFUSED
+
+    def lost_answer(self, request):
+        """The connection went, or it took too long."""
+        request.outcome = UNKNOWN
+
+    def lossy(self, since, until):
+        self.windows.append(Window(since, until))
+
+    def may_be_lost(self, at):
+        return any(window.has(at) for window in self.windows)
+
+    def tally(self):
+        """How many requests were acked, refused, unknown."""
+        count = collections.Counter(
+            request.outcome for requests in list(self.requests.values())
+            for request in list(requests))
+        count[UNKNOWN] += count.pop(PENDING, 0)
+        return count

@@ -1,0 +1,273 @@
+# SPDX-License-Identifier: MIT
+"""Every check of the checker fails when it should, and only then: records and
+facts made by hand. (chaos.control asks the same of wrong daemons.)"""
+import pytest
+
+import bed  # noqa: F401
+import checker
+from checker import Change, Facts
+from record import Record
+
+TIMED = ("like", (1, 10))
+ORDERED = ("like", (1, 11))
+POISON = ("like", (13, 10))
+
+
+class Story:
+    """A record, and facts that agree with it until a test changes them."""
+
+    def __init__(self):
+        self.record = Record()
+        self.facts = Facts(through={"like": 2, "follow": 2})
+        self.before = {"like": 1, "follow": 1}
+        self.clock = 100.0
+
+    def ask(self, key, want, answer=None, event=None):
+        """answer: 0 or 1, an error's text, or None: no answer."""
+        record = self.record
+        event = event or record.event(0, *key, want, key == TIMED)
+        request = record.send(event)
+        if answer is None:
+            record.lost_answer(request)
+        else:
+            record.answer(request, answer)
+        self.clock += 1
+        request.answered = self.clock
+        return event
+
+    def write(self, event, status=None, us=None):
+        """The daemon's part: the row and its audit."""
+        key = event.kind, event.pair
+        status = event.want if status is None else status
+        us = us or event.t or int(self.clock * 1e6)
+        old = self.facts.rows.get(key, (None, None))
+        self.facts.rows[key] = status, us
+        self.facts.audit.setdefault(key, []).append(
+            Change(old[0], status, old[1], us))
+
+    def judge(self):
+        return checker.judge(self.record, self.facts, self.before)
+
+    def checks(self):
+        return self.judge().checks()
+
+
+@pytest.fixture
+def story():
+    return Story()
+
+
+@pytest.mark.parametrize("key", [TIMED, ORDERED])
+def test_all_is_well(story, key):
+    for want in (1, 0, 1):
+        story.write(story.ask(key, want, 1))
+    story.ask(key, 1, 0)
+    story.ask(key, 0, "TRYAGAIN too much")
+    assert story.judge().violations == []
+    assert story.judge().lost == story.judge().doubled == 0
+
+
+@pytest.mark.parametrize("key", [TIMED, ORDERED])
+def test_lost(story, key):
+    story.write(story.ask(key, 1, 1))
+    story.ask(key, 0, 1)
+    verdict = story.judge()
+    assert verdict.checks() == {"lost"} and verdict.lost == 1
+
+
+def test_lost_though_the_state_is_right(story):
+    """Its time tells that another event made it."""
+    story.write(story.ask(TIMED, 1, 1))
+    story.ask(TIMED, 0, 1)
+    story.ask(TIMED, 1, 1)
+    verdict = story.judge()
+    assert verdict.checks() == {"lost"} and verdict.lost == 2
+
+
+@pytest.mark.parametrize("key", [TIMED, ORDERED])
+def test_nothing_of_it_is_there(story, key):
+    story.ask(key, 1, 1)
+    assert story.checks() == {"lost"}
+
+
+@pytest.mark.parametrize("key", [TIMED, ORDERED])
+@pytest.mark.parametrize("answer", [None, "UNKNOWN try again"])
+@pytest.mark.parametrize("is_there", [False, True])
+def test_unknown_is_either(story, key, answer, is_there):
+    story.write(story.ask(key, 1, 1))
+    event = story.ask(key, 0, answer)
+    if is_there:
+        story.write(event)
+    assert story.judge().violations == []
+
+
+@pytest.mark.parametrize("key", [TIMED, ORDERED])
+def test_unknown_does_not_outlive_what_was_acked_later(story, key):
+    first = story.ask(key, 1, None)
+    story.ask(key, 0, 0)
+    story.write(first)
+    assert "lost" in story.checks()
+
+
+def test_an_older_unknown_one_sent_again_changes_nothing(story):
+    first = story.ask(TIMED, 0, None)
+    story.write(story.ask(TIMED, 1, 1))
+    story.ask(TIMED, 0, 0, event=first)
+    assert story.judge().violations == []
+
+
+@pytest.mark.parametrize("key", [TIMED, ORDERED])
+def test_refused_changes_nothing(story, key):
+    story.write(story.ask(key, 1, 1))
+    event = story.ask(key, 0, "UNAVAILABLE not recorded")
+    story.write(event)
+    assert "lost" in story.checks()
+    if key == TIMED:
+        assert "refused" in story.checks()
+
+
+def test_refused_and_overwritten(story):
+    """Only the audit tells."""
+    story.write(story.ask(TIMED, 1, "UNAVAILABLE not recorded"))
+    story.write(story.ask(TIMED, 0, 1))
+    assert story.checks() == {"refused"}
+
+
+def test_refused_and_in_redis(story):
+    event = story.ask(TIMED, 1, "UNAVAILABLE not recorded")
+    story.facts.hashes[TIMED] = event.t
+    assert story.checks() == {"refused"}
+
+
+@pytest.mark.parametrize("key", [TIMED, ORDERED])
+def test_doubled(story, key):
+    like = story.ask(key, 1, 1)
+    story.write(like)
+    story.write(story.ask(key, 0, 1))
+    story.write(like)
+    story.write(story.ask(key, 0, 0))
+    verdict = story.judge()
+    assert "doubled" in verdict.checks() and verdict.doubled == 1
+
+
+def test_a_repeated_write_is_not_doubled(story):
+    event = story.ask(TIMED, 1, 1)
+    story.write(event)
+    story.write(event)
+    assert story.judge().violations == []
+
+
+def test_made_up(story):
+    story.facts.rows["like", (7, 7)] = 1, 5
+    story.facts.audit["like", (7, 7)] = [Change(None, 1, None, 5)]
+    assert "made-up" in story.checks()
+
+
+@pytest.mark.parametrize("us, status", [(5, None), (None, 0)])
+def test_made_up_event(story, us, status):
+    """A time that no event has; or an event's with another state."""
+    story.write(story.ask(TIMED, 1, None), status, us)
+    assert "made-up" in story.checks()
+
+
+def test_time_went_back(story):
+    old, new = story.ask(TIMED, 1, 1), story.ask(TIMED, 0, 1)
+    story.write(new)
+    story.write(old)
+    assert {"time", "lost"} <= story.checks()
+
+
+def test_deleted(story):
+    event = story.ask(ORDERED, 1, 1)
+    story.write(event)
+    story.facts.audit[ORDERED].append(Change(1, None, 5, None))
+    assert "time" in story.checks()
+
+
+def test_inexact(story):
+    story.facts.inexact = [(10, 2, 1)]
+    assert story.checks() == {"exact"}
+
+
+def test_left(story):
+    story.facts.left = ["post_set"]
+    assert story.checks() == {"left"}
+
+
+@pytest.mark.parametrize("there, check", [(5, "lost"), (15, "doubled")])
+def test_unattributed(story, there, check):
+    story.record.unattributed = 10
+    story.facts.unattributed = there
+    assert story.checks() == {check}
+
+
+def test_through_stands_still(story):
+    story.write(story.ask(TIMED, 1, 1))
+    story.facts.through = dict(story.before)
+    assert story.checks() == {"through"}
+
+
+def test_a_relayed_error(story):
+    story.ask(TIMED, 1, "LOADING Redis is loading the dataset in memory")
+    assert story.checks() == {"answer"}
+
+
+# ---- dead letters ----
+
+def test_poison(story):
+    story.record.poison.add(13)
+    story.ask(POISON, 1, 1)
+    story.facts.letters = [POISON]
+    assert story.judge().violations == []
+
+
+def test_poison_without_a_letter(story):
+    story.record.poison.add(13)
+    story.ask(POISON, 1, 1)
+    assert story.checks() == {"lost"} and story.judge().lost == 1
+
+
+def test_poison_with_a_row(story):
+    story.record.poison.add(13)
+    story.write(story.ask(POISON, 1, 1))
+    story.facts.letters = [POISON]
+    assert story.checks() == {"letters"}
+
+
+def test_a_letter_of_another(story):
+    event = story.ask(ORDERED, 1, 1)
+    story.write(event)
+    story.facts.letters = [ORDERED]
+    assert story.checks() == {"letters"}
+
+
+# ---- windows ----
+
+@pytest.mark.parametrize("key", [TIMED, ORDERED])
+def test_lost_in_a_window(story, key):
+    story.write(story.ask(key, 1, 1))
+    story.clock += 10
+    story.ask(key, 0, 1)
+    story.record.lossy(story.clock - 1, story.clock + 2)
+    verdict = story.judge()
+    assert verdict.violations == [] and verdict.lost == 0
+    assert verdict.lost_in_window == 1 and verdict.window_s == 2
+
+
+@pytest.mark.parametrize("key", [TIMED, ORDERED])
+def test_lost_outside_the_window(story, key):
+    story.write(story.ask(key, 1, 1))
+    story.ask(key, 0, 1)
+    story.record.lossy(story.clock + 1, story.clock + 2)
+    assert story.checks() == {"lost"} and story.judge().lost_in_window == 0
+
+
+def test_lost_before_and_in_the_window(story):
+    story.write(story.ask(TIMED, 0, 1))
+    story.ask(TIMED, 1, 1)
+    story.clock += 10
+    story.ask(TIMED, 0, 1)
+    story.record.lossy(story.clock - 1, story.clock)
+    verdict = story.judge()
+    assert verdict.checks() == {"lost"}
+    assert verdict.lost == 1 and verdict.lost_in_window == 1
