@@ -94,6 +94,7 @@ class Daemon(Server):
         self.nofile = nofile
         self.env = env or {}
         self.socket = self.dir / "s"
+        self.address = f"unix:{self.socket}"
         self.admin_socket = self.dir / "admin"
         self.config = self.dir / "likesyncd.conf"
         self.port = free_port() if tcp else None

@@ -296,6 +296,7 @@ class Postgres(Server):
         self.data = self.dir / "data"
         self.databases = 0
         self.has_template = False
+        self.address = f"unix:{self.dir}/.s.PGSQL.{self.port}"
         if self.user:
             shutil.chown(self.dir, self.user)
         if template is None:
