@@ -117,7 +117,9 @@ static void print_head(struct buf *out)
              "hold ; and # and\n"
              "# outer spaces. In quotes write \\\" for \" and \\\\ for \\, as "
              "in\n"
-             "#   conninfo = \"host=/tmp password='a;b # c'\"\n"
+             "#   conninfo = \"host=/tmp application_name='a;b # c'\"\n"
+             "# Passwords belong into files of their own: the app servers' "
+             "group may read\n# this one.\n"
              "# What is marked \"reload\" takes effect on SIGHUP, the rest "
              "after a restart.\n\n");
 }

@@ -18,8 +18,8 @@ configure_file(${CPACK_LIKESYNCD_DEBIAN}/copyright.in ${doc}/copyright @ONLY)
 string(TIMESTAMP now "%a, %d %b %Y %H:%M:%S +0000" UTC)
 configure_file(${CPACK_LIKESYNCD_DEBIAN}/changelog.in ${doc}/changelog @ONLY)
 
-# Others must not read it: conninfo may hold a password. The group is set by
-# postinst, since it has no number before.
+# Not for everybody, though passwords belong in files of their own. The group is set
+# by postinst, since it has no number before.
 file(CHMOD ${root}/etc/likesyncd/likesyncd.ini
   PERMISSIONS OWNER_READ OWNER_WRITE GROUP_READ)
 
