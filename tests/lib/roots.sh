@@ -1,23 +1,50 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=sh disable=SC2034
-# Minimal Debian systems in directories, for tests/system.sh and tests/fresh.sh.
-# Sourced after deps.sh, by a script that is root.
+# Minimal Debian systems in directories, for tests/system.sh and tests/fresh.sh,
+# which source this first. It brings what is in deps.sh.
 #
-#   roots_begin             makes the directory $roots, which goes at the exit
+#   roots_begin ARGUMENT... takes --help, or the name of a release into $release
+#                           (bookworm without); goes to the top of the sources; makes
+#                           the directory $roots, which goes at the exit
 #   root_new RELEASE NAME   a system as debootstrap makes it, in $roots/NAME
 #   root_run NAME COMMAND   runs it there, with the network of this machine and
 #                           the sources at /source; no services are started
+#   cannot WHAT             ends with 77: this machine is not able to do it, and
+#                           nothing was tested
 #
 # LIKESYNCD_ROOTS names a directory that keeps what debootstrap made for the next
 # time (otherwise it is made anew: two or three minutes). LIKESYNCD_MIRROR is the
 # mirror of Debian to take it from, if not debootstrap's own.
 
+# shellcheck source=tests/lib/deps.sh
+. "$(dirname "$0")/lib/deps.sh"
+
 ROOTS_PACKAGES="debootstrap systemd-container"
 
+cannot() {
+    say "error: this machine $*"
+    say "nothing was tested"
+    exit 77
+}
+
 roots_begin() {
-    [ "$(id -u)" -eq 0 ] || die "this makes and boots systems: run it as root"
+    release=${1:-bookworm}
+    case $release in
+    -h | --help)
+        sed -n -e '1,2d' -e '/^#/!q' -e 's/^# \{0,1\}//p' "$0"
+        exit 0
+        ;;
+    bookworm | trixie) ;;
+    *)
+        say "error: not a release that this is for: $release (see --help)"
+        exit 2
+        ;;
+    esac
+    cd "$(dirname "$0")/.." || exit
+    [ "$(id -u)" -eq 0 ] ||
+        cannot "does not let us make and boot systems: that takes root"
     # shellcheck disable=SC2086
-    need_packages $ROOTS_PACKAGES
+    (need_packages $ROOTS_PACKAGES) || cannot "lacks, of:" $ROOTS_PACKAGES
     # Not /tmp, which may be in memory, or mounted without devices.
     roots=$(mktemp -d /var/tmp/likesyncd-roots.XXXXXX)
     trap roots_end EXIT
@@ -44,13 +71,17 @@ root_new() {
             --include=systemd-sysv,dbus,ca-certificates \
             "$1" "$made.part" ${LIKESYNCD_MIRROR-} >"$roots/log" 2>&1 || {
             tail -n 20 "$roots/log" >&2
-            die "debootstrap failed"
+            cannot "could not make a minimal $1 with debootstrap (see above)"
         }
         mv "$made.part" "$made"
     fi
     cp -a "$made" "$roots/$2"
     # It does not have to outlive a loss of power.
     echo force-unsafe-io >"$roots/$2/etc/dpkg/dpkg.cfg.d/unsafe-io"
+    root_run "$2" true >"$roots/log" 2>&1 || {
+        tail -n 20 "$roots/log" >&2
+        cannot "does not let systemd-nspawn run anything (see above)"
+    }
     # What this machine trusts beyond Debian's certificates, it takes along: the
     # way to the mirrors may be through something that needs it.
     if ls /usr/local/share/ca-certificates/*.crt >/dev/null 2>&1; then

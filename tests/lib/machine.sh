@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=sh disable=SC2154
+# A booted Debian, and what tells how its tests go. Sourced after roots.sh, whose
+# roots_end it replaces.
+#
+#   boot NAME                boots $roots/NAME with a network of its own, with
+#                            nothing in it but itself; fails when that takes long
+#   inside COMMAND           runs it in there, as root
+#   step, quietly, check, check_now, fail: see there
+start=$(date +%s)
+passed=0
+machine_pid=
+
+# What is waited for comes within this time (s), on a slow machine, too.
+PATIENCE=120
+
+init_pid() {
+    tr -d ' ' <"/proc/$machine_pid/task/$machine_pid/children" 2>/dev/null
+}
+
+inside() {
+    nsenter -t "$(init_pid)" -a env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin \
+        HOME=/root LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive "$@" </dev/null
+}
+
+boot() {
+    root_become "$1" -b --private-network >"$roots/console" 2>&1 &
+    machine_pid=$!
+    wait_for "the system to boot" is_up_or_down
+    is_up
+}
+
+is_up() {
+    [ "$(inside systemctl is-system-running 2>/dev/null)" = running ]
+}
+
+is_down() {
+    ! kill -0 "$machine_pid" 2>/dev/null
+}
+
+is_up_or_down() {
+    is_up || is_down
+}
+
+power_off() {
+    [ -n "$machine_pid" ] || return 0
+    inside systemctl poweroff >/dev/null 2>&1 || true
+    wait_for "the system to power off" is_down || kill "$machine_pid"
+    wait "$machine_pid" || true
+    machine_pid=
+}
+
+roots_end() {
+    power_off || true
+    roots_remove
+}
+
+# Says what comes next.
+step() {
+    say "[$(($(date +%s) - start)) s] $*"
+}
+
+# wait_for WHAT COMMAND...: until the command succeeds.
+wait_for() {
+    what=$1
+    shift
+    until=$(($(date +%s) + PATIENCE))
+    until "$@" >/dev/null 2>&1; do
+        if [ "$(date +%s)" -ge "$until" ]; then
+            say "no sign of $what ($*)"
+            return 1
+        fi
+        sleep 0.2
+    done
+}
+
+# check WHAT COMMAND...: the command succeeds sooner or later.
+check() {
+    wait_for "$@" || fail "$1"
+    passed=$((passed + 1))
+    say "    ok: $1"
+}
+
+# check_now WHAT COMMAND...: it succeeds at once.
+check_now() {
+    check_what=$1
+    shift
+    "$@" || fail "$check_what"
+    passed=$((passed + 1))
+    say "    ok: $check_what"
+}
+
+fail() {
+    say "FAILED: $1"
+    if [ -n "$machine_pid" ]; then
+        inside systemctl status --no-pager -n 0 'likesyncd*' >&2 || true
+        inside journalctl -q --no-pager -n 40 -u 'likesyncd*' >&2 || true
+    fi
+    say "$passed passed, 1 failed"
+    exit 1
+}
+
+# Runs a long step; shows what it said only when it failed.
+quietly() {
+    "$@" >"$roots/log" 2>&1 || {
+        tail -n 30 "$roots/log" >&2
+        fail "$*"
+    }
+}
+
+# says WANTED COMMAND...: it prints just this.
+says() {
+    want=$1
+    shift
+    [ "$("$@" 2>&1)" = "$want" ]
+}
+
+# fails COMMAND...: it does not succeed.
+fails() {
+    ! "$@" >/dev/null 2>&1
+}
