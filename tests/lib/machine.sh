@@ -14,12 +14,21 @@ machine_pid=
 # What is waited for comes within this time (s), on a slow machine, too.
 PATIENCE=120
 
+# Only what is the first process of a namespace of its own: before that there is a
+# child in ours, and what is done inside must never be done to this machine.
 init_pid() {
-    tr -d ' ' <"/proc/$machine_pid/task/$machine_pid/children" 2>/dev/null
+    for pid in $(cat "/proc/$machine_pid/task/$machine_pid/children" 2>/dev/null); do
+        if grep -Eq '^NSpid:.*[[:space:]]1$' "/proc/$pid/status" 2>/dev/null; then
+            echo "$pid"
+            return
+        fi
+    done
+    return 1
 }
 
 inside() {
-    nsenter -t "$(init_pid)" -a env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin \
+    init=$(init_pid) || return
+    nsenter -t "$init" -a env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin \
         HOME=/root LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive "$@" </dev/null
 }
 
@@ -44,8 +53,9 @@ is_up_or_down() {
 
 power_off() {
     [ -n "$machine_pid" ] || return 0
-    inside systemctl poweroff >/dev/null 2>&1 || true
-    wait_for "the system to power off" is_down || kill "$machine_pid"
+    inside systemctl poweroff >/dev/null 2>&1 ||
+        kill "$machine_pid" 2>/dev/null || true
+    wait_for "the system to power off" is_down || kill -9 "$machine_pid"
     wait "$machine_pid" || true
     machine_pid=
 }
