@@ -132,8 +132,8 @@ add_backends() {
 reload() {
     step "reload"
     before=$(property MainPID)
-    check_now "follows are not limited" says 1 ask FOLLOW 7 8
-    check_now "not two, either" says 1 ask FOLLOW 7 9
+    check_now "follows are not limited at one" says 1 ask FOLLOW 7 8
+    check_now "not at two" says 1 ask FOLLOW 7 9
     set_option follow max_following 2
     quietly inside systemctl reload likesyncd
     check "the journal tells of it" journal_has 'reloaded: 1 options? changed'
@@ -201,7 +201,7 @@ stop_postgres() {
     check "STATUS says so" status_has '^postgres: .*retry.*redis: connected'
     check "/readyz says so" http_has /readyz ' 503 .*postgres:'
     check_now "and nothing of Redis" fails http_has /readyz 'redis:'
-    check_now "/healthz does not" http_has /healthz ' 200 '
+    check_now "/healthz goes on" http_has /healthz ' 200 '
     check_now "a like is answered" says 1 ask LIKE 8 42
     quietly inside systemctl start postgresql.service
     check "the row comes when it is back" says 1 dba \
@@ -216,7 +216,7 @@ stop_redis() {
     check "STATUS says so" status_has '^redis: .*retry.*postgres: connected'
     check "/readyz says so" http_has /readyz ' 503 .*redis:'
     check_now "and nothing of PostgreSQL" fails http_has /readyz 'postgres:'
-    check_now "/healthz does not" http_has /healthz ' 200 '
+    check_now "/healthz goes on" http_has /healthz ' 200 '
     check_now "a like is refused" answers '^UNAVAILABLE not recorded' LIKE 12 42
     quietly inside systemctl start redis-server.service
     check "/readyz is content when it is back" http_has /readyz ' 200 '
@@ -324,7 +324,7 @@ upgrade_under_load() {
         -W -f '${Version}' likesyncd
     check_now "the configuration is the admin's" \
         config_has 'batch_rows = 4000'
-    check_now "only" fails config_has 'new in 2'
+    check_now "with nothing of the new one" fails config_has 'new in 2'
     check_now "the new one lies beside it" config_has 'new in 2' .dpkg-dist
     check_now "so are the modes" modes_are_the_admins
     check "another process runs" another_process "$before"
