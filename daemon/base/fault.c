@@ -44,6 +44,18 @@ static bool is_due(const char *spec, const char *name, uint64_t *passages)
     return due && ++*passages >= due;
 }
 
+/* Whether the point has been passed behind which all others begin to count. */
+static bool is_armed(const char *name)
+{
+    static bool is_passed;
+    const char *after = getenv("LIKESYNCD_AFTER");
+
+    if (!after || is_passed)
+        return true;
+    is_passed = strcmp(after, name) == 0;
+    return false;
+}
+
 void fault_point(const char *name)
 {
     static uint64_t to_hang; /* passages of the one point that is named */
@@ -51,6 +63,8 @@ void fault_point(const char *name)
     static uint64_t to_die;
     static bool is_told;
 
+    if (!is_armed(name))
+        return;
     while (is_due(getenv("LIKESYNCD_HANG"), name, &to_hang))
         pause();
     if (!is_told && is_due(getenv("LIKESYNCD_TERM"), name, &to_stop)) {

@@ -6,6 +6,7 @@
  *                      n-th passage on
  *   LIKESYNCD_TERM     the same, SIGTERM, once, and it goes on
  *   LIKESYNCD_HANG     the same, and it stays there for ever
+ *   LIKESYNCD_AFTER    the name of a point that has to be passed before these begin
  *   LIKESYNCD_VARIANT  a daemon known to be wrong, for which a test of tests
  *                      asks: `name`, or `name:n`, every n-th time only
  *   LIKESYNCD_EDIT     the same without code: where a script or a statement has

@@ -22,7 +22,8 @@ What a run offers:
     run.redis, run.cluster, run.pg    the servers; run.pg is the database.
                                       run.use_pg(database), run.use_redis(redis)
                                       when another took their place
-    run.daemons, run.load, run.bed    run.load.users() are those who act
+    run.daemons, run.load, run.bed    run.load.users() are those who act;
+                                      run.load.kind = "like": only likes from now on
     run.link(part, n=0)               the proxy.Link of a daemon
     run.random                        seeded; the only source of chance
     run.rounds(n)                     n, or more where the campaign is long
@@ -135,6 +136,25 @@ class Others:
 
     def __init__(self, run):
         self.run, self.n = run, 0
+        self.listed = []        # requests that only `adopt follows` will see
+
+    def write_lists(self):
+        """Of an edge, the lists only: as from before there was a daemon."""
+        user, other = 950000 + len(self.listed), 901
+        event = self.run.record.event(-1, "follow", (user, other), 1, False)
+        self.listed.append(self.run.record.send(event))
+        now = int(time.time())
+        with contextlib.closing(self.run.redis.client()) as keys:
+            keys.zadd(f"{user}:follow", {other: now})
+            keys.zadd(f"{other}:fans", {user: now})
+
+    def adopt(self, daemon):
+        """All of that, to the end."""
+        status, text = daemon.ctl("adopt", "follows")
+        if status != 0:
+            raise Failed(f"adopt follows: {status}\n{text}")
+        for request in self.listed:
+            self.run.record.answer(request, 1)
 
     def write(self):
         user, record = 900000 + self.n, self.run.record

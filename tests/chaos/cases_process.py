@@ -1,7 +1,144 @@
 # SPDX-License-Identifier: MIT
 """Cases of the process: the daemon killed and stopped, at any time and at every
 named point."""
+import contextlib
+import re
+
+import redis as redis_py
+
+import bed  # noqa: F401
 from case import case
+from harness import Failed
+from load import EVICT
+from servers import ROOT
+
+# The flow of a batch, which comes by many times a second.
+FLOW = ("claimed", "before_write", "write_sent", "committed", "before_ack",
+        "ack_part", "acked")
+# Only where a dead daemon left a batch that was written.
+TAKEOVER = ("taken_over", "reloaded", "read_back")
+
+
+def points():
+    """Every name in the source, so that a new one is not forgotten."""
+    names = {name for path in sorted((ROOT / "daemon").rglob("*.c"))
+             for name in re.findall(r'\bfault_point\("(\w+)"\)',
+                                    path.read_text())}
+    if not names.issuperset((*FLOW, *TAKEOVER)):
+        raise Failed(f"these are not the points: {sorted(names)}")
+    return sorted(names)
+
+
+class Points:
+    """Brings the one daemon to a point: others write keys, so that there are
+    rows to adopt and deltas without rows; there is poison, for dead letters;
+    lists are evicted, to be loaded again; takeovers and adopts are made."""
+
+    def __init__(self, run):
+        self.run, self.daemon = run, run.daemons[0]
+        self.others = run.others()
+        run.poison(run.load.users()[:1])
+        run.go()
+
+    def reach(self, point, fault=None, env=None):
+        """Starts the daemon, which runs until it has come to the point."""
+        if self.daemon.running():
+            self.daemon.term(15)
+        self.others.write()
+        if point in TAKEOVER:
+            self.die_at(self.run.random.choice(["committed", "write_sent"]))
+        self.daemon.start(fault, wait=None, env=env)
+        self.run.until(lambda: self.nudge(point), f"{point} to be reached")
+
+    def die_at(self, point, after=None):
+        if self.daemon.running():
+            self.daemon.kill9()
+        env = {"LIKESYNCD_AFTER": after} if after else None
+        self.daemon.start(point, wait=None, env=env)
+        self.run.until(lambda: self.nudge(point), f"{point} to be reached")
+        self.daemon.wait_fault()
+
+    def nth(self, point):
+        n = self.run.random.randint(1, 3) if point in FLOW else 1
+        return f"{point}:{n}"
+
+    def nudge(self, point):
+        """Whether it is there, and has ended."""
+        if not self.daemon.running():
+            return True
+        with contextlib.suppress(redis_py.RedisError):
+            if point.startswith("list_"):
+                self.evict_lists()
+            elif point.startswith("adopt_"):
+                kind = "likes"
+                if point == "adopt_list":
+                    kind = "follows"
+                    self.others.write_lists()
+                with contextlib.closing(self.daemon.admin()) as admin:
+                    admin.execute_command("ADOPT", "START", kind)
+        return False
+
+    def end(self):
+        self.daemon.start()
+        self.others.adopt(self.daemon)
+
+    def evict_lists(self):
+        """As by their TTL: the mark before the list."""
+        users = self.run.random.sample(self.run.load.users(), 10)
+        with contextlib.closing(self.run.redis.client()) as keys:
+            for name in (f"{user}:{end}" for user in users
+                         for end in ("follow", "fans")):
+                keys.eval(EVICT, 1, f"likesync:list:{name}")
+                keys.eval(EVICT, 1, name)
+
+
+def each_point(run):
+    """(Points, point), each once while likes and once while follows come."""
+    at = Points(run)
+    for kind in ("like", "follow"):
+        run.load.kind = kind
+        names = points()
+        run.random.shuffle(names)
+        for name in names:
+            if kind == "follow" and name == "orphans_committed":
+                continue                # it is likes that have counters
+            yield at, name
+
+
+@case("points_kill", "SIGKILL at every named point", start="held")
+def points_kill(run):
+    for at, point in each_point(run):
+        run.fault(f"SIGKILL at {point}, {run.load.kind}s")
+        at.reach(point, at.nth(point))
+        at.daemon.wait_fault()
+    at.end()
+
+
+@case("points_term", "SIGTERM at every named point: it ends well", start="held")
+def points_term(run):
+    for at, point in each_point(run):
+        run.fault(f"SIGTERM at {point}, {run.load.kind}s")
+        at.reach(point, env={"LIKESYNCD_TERM": at.nth(point)})
+        status = at.daemon.wait_exit()
+        if status != 0:
+            run.fail("end", f"SIGTERM at {point}: exit status {status}")
+    at.end()
+
+
+@case("points_takeover", "killed again and again while it takes over what it"
+      " left when it was killed", start="held")
+def points_takeover(run):
+    at = Points(run)
+    for kind in ("like", "follow"):
+        run.load.kind = kind
+        for point in (*TAKEOVER, *FLOW):
+            run.fault(f"SIGKILL at {point} behind a takeover, {kind}s")
+            at.others.write()
+            at.die_at(run.random.choice(FLOW[:5]))
+            at.die_at("reloaded")
+            if point not in ("taken_over", "reloaded"):
+                at.die_at(point, after="reloaded")
+    at.end()
 
 
 @case("calm", "nothing happens: what a case has to find nothing in", daemons=2)

@@ -133,13 +133,19 @@ class Client(threading.Thread):
     def fresh(self):
         if self.load.reads and self.random.random() < 0.1:
             return None
-        hot = self.random.random() < 0.3
-        pair = self.random.choice(self.pairs[:HOT] if hot else self.pairs)
+        pair = self.choose_pair()
         last = self.last.get(pair)
         want = 1 - last.event.want if last else 1
         if self.random.random() < 0.2:
             want = 1 - want
         return self.record.event(self.number, *pair, want, pair in self.timed)
+
+    def choose_pair(self):
+        while True:
+            hot = self.random.random() < 0.3
+            pair = self.random.choice(self.pairs[:HOT] if hot else self.pairs)
+            if self.load.kind in (None, pair[0]):
+                return pair
 
     def read(self):
         user = self.random.choice(self.users)
@@ -168,6 +174,7 @@ class Load:
         self.record, self.seed, self.n_clients = record, seed, clients
         self.pipeline, self.pause, self.timeout = pipeline, pause, timeout
         self.evict, self.reads = evict, reads
+        self.kind = None        # "like" or "follow": only those, from now on
         self.ended = threading.Event()
         self.held = threading.Event()
         self.clients = [Client(self, addresses[n % len(addresses)], n)
