@@ -29,7 +29,7 @@ What a run offers:
     run.rounds(n)                     n, or more where the campaign is long
     run.fault(what, repair=None)      counts and notes a fault, before it is made
     run.mend()                        all repairs that are open, latest first;
-                                      done at the end too
+                                      done at the end too, when links pass again
     run.wait(least, most)             lets time go by, for what happens next
     run.until(condition, what)        waits for a condition
     run.lossy(since, until=None)      what was acked in between (time.monotonic)
@@ -57,6 +57,7 @@ import clients
 import harness
 from edges import check_answers
 from harness import Failed, wait_for
+from proxy import Link
 from record import Record
 
 HEAL_S = 60
@@ -305,8 +306,7 @@ class Run:
         """The path to connect to instead of `target`, of the same name."""
         if part not in self.case.links.split():
             return target
-        import proxy
-        link = proxy.Link(self.bed, target)
+        link = Link(self.bed, f"unix:{target}", seed=self.seed)
         self.links[part, n] = link
         return link.socket
 
@@ -345,6 +345,8 @@ class Run:
         """From the last repair on, unaided: every client is served again, and
         all is in PostgreSQL."""
         self.mend()
+        for link in self.links.values():
+            link.mode("pass")
         self.go()
         since = time.monotonic()
         try:
