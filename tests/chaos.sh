@@ -11,7 +11,7 @@ cd "$(dirname "$0")/.."
 . tests/lib/deps.sh
 
 # shellcheck disable=SC2086
-need_packages $BUILD_PACKAGES $SERVER_PACKAGES
+need_packages $BUILD_PACKAGES $SERVER_PACKAGES pgbouncer python3-pytest
 
 # As tests/run.sh builds them.
 jobs=$(nproc 2>/dev/null || echo 2)

@@ -14,7 +14,7 @@ A case is a function that breaks things while the load runs. It is declared so:
 
 What it may declare (see Case): how many daemons and clients, settings of the
 three servers, links="redis pg clients" (a fault proxy on each of these, one per
-daemon), evict, reads, pause and timeout of the clients, sentences that may be
+daemon), a pooler, evict, reads, pause and timeout of the clients, sentences that may be
 answered, a check of memory.
 
 What a run offers:
@@ -57,8 +57,10 @@ import clients
 import harness
 from edges import check_answers
 from harness import Failed, wait_for
+from pgbouncer import PORT, PgBouncer
 from proxy import Link
 from record import Record
+from servers import DAEMON_ROLE
 
 HEAL_S = 60
 FDS = 12                # more than before are not yet a leak
@@ -86,6 +88,7 @@ class Case:
     redis: dict = dataclasses.field(default_factory=dict)   # over REDIS
     pg: dict = dataclasses.field(default_factory=dict)      # postgresql.conf
     links: str = ""
+    pooler: bool = False        # a PgBouncer in front of PostgreSQL: run.pool
     start: str = "go"           # or "held"
     evict: bool = True
     reads: bool = True
@@ -201,7 +204,7 @@ class Run:
         self.begun = time.monotonic()
         self.bed = harness.Bed(template=template)
         self.repairs, self.links, self.apps = [], {}, False
-        self.load = self.watcher = None
+        self.load = self.watcher = self.pool = None
         self.daemons, self.fds, self.memory = [], {}, {}
 
     # ---- what cases use ----
@@ -281,6 +284,8 @@ class Run:
         self.pg.psql("-f", bed.HERE / "audit.sql")
         self.pg.query("ALTER ROLE likesyncd SET"
                       " idle_in_transaction_session_timeout = '300ms'")
+        if case.pooler:
+            self.pool = PgBouncer(self.bed, self.cluster)
         for n in range(case.daemons):
             self.daemons.append(self.start_daemon(n))
         self.through = checker.read_through(self.pg)
@@ -296,10 +301,12 @@ class Run:
         options = {**DAEMON, **self.case.daemon}
         redis = self.put_link("redis", n, self.redis.socket)
         options["redis_address"] = f"unix:{redis}"
-        pg = self.put_link("pg", n,
-                           self.cluster.dir / f".s.PGSQL.{self.cluster.port}")
-        options["postgres_conninfo"] = self.pg.conninfo().replace(
-            f"host={self.cluster.dir}", f"host={pg.parent}")
+        front, port = (self.pool, PORT) if self.case.pooler else \
+            (self.cluster, self.cluster.port)
+        pg = self.put_link("pg", n, front.dir / f".s.PGSQL.{port}")
+        options["postgres_conninfo"] = \
+            f"host={pg.parent} port={port} dbname={self.pg.name} " \
+            f"user={DAEMON_ROLE}"
         return self.bed.daemon(self.redis, self.pg, env=self.env, **options)
 
     def put_link(self, part, n, target):

@@ -80,8 +80,25 @@ class Game:
         return daemon.resume
 
 
-def play(run):
-    game = Game(run)
+class PooledGame(Game):
+    """The pooler is one more thing that may break."""
+
+    def moves(self):
+        yield from super().moves()
+        yield "pool", self.kill_pool
+        yield "pool", self.pause_pool
+
+    def kill_pool(self):
+        self.run.pool.kill9()
+        return self.run.pool.start
+
+    def pause_pool(self):
+        self.run.pool.pause()
+        return self.run.pool.resume
+
+
+def play(run, game=Game):
+    game = game(run)
     try:
         for _ in range(run.rounds(40)):
             game.play()
@@ -102,3 +119,8 @@ def everything(run):
       daemon=OPTIMISTIC)
 def everything_optimistic(run):
     play(run)
+
+
+@case("everything_pooler", "the same behind a pooler", daemons=2, pooler=True)
+def everything_pooler(run):
+    play(run, PooledGame)

@@ -14,7 +14,6 @@ from load import assuming, durable
 from pgbouncer import bed, pg, pool
 from servers import wait_for
 from test_backends import HASTY, SMALL, Pinger
-from test_chaos import GAMES, Game, play
 
 BOTH = pytest.mark.parametrize("edges", [LIKES, FOLLOWS],
                                ids=lambda edges: edges.name)
@@ -104,29 +103,6 @@ def test_a_long_pause(bed, redis, pg, pool):
         load.wait_acked(100)
     assert not load.refusals()
     durable(daemon, load, redis, pg)
-
-
-class PooledGame(Game):
-    """The pooler is one more thing that may break."""
-
-    def moves(self):
-        yield from super().moves()
-        yield "pool", self.kill_pool
-        yield "pool", self.pause_pool
-
-    def kill_pool(self):
-        self.pg.pool.kill9()
-        return self.pg.pool.start
-
-    def pause_pool(self):
-        self.pg.pool.pause()
-        return self.pg.pool.resume
-
-
-@pytest.mark.parametrize("game", GAMES)
-def test_chaos_with_a_pooler(bed, game):
-    seed, rounds = map(int, game.split(":"))
-    play(PooledGame(bed, "strict", seed), seed, rounds)
 
 
 # ---- what transactions share ----
