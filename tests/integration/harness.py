@@ -32,7 +32,7 @@ import urllib.request
 import psycopg2
 import redis as redis_py
 
-from servers import (ROOT, Failed, Postgres, Redis, Server, initdb,
+from servers import (ROOT, Failed, Postgres, Redis, Server, free_port, initdb,
                      resp_client, run_status, unprivileged_user, wait_for)
 
 BUILD = pathlib.Path(os.environ.get("LIKESYNCD_BUILD", ROOT / "build-test"))
@@ -74,23 +74,17 @@ def build_has(option):
     return re.search(rf"^{option}:\w+=(ON|TRUE|1)$", cache, re.M) is not None
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 class Daemon(Server):
     """A likesyncd. Options are written `section_name=value`; with `tcp` it
     also listens on 127.0.0.1, at `port`; `nofile` is its RLIMIT_NOFILE; `env`
-    is for its environment at each start."""
+    is for its environment at each start, and `preload` as Server has it."""
 
     # Short, so that tests do not wait.
     DEFAULTS = {"flush_interval_ms": 50, "log_level": "info"}
 
     def __init__(self, bed, redis, pg, *, fault=None, wait="ready", tcp=False,
-                 nofile=None, env=None, **options):
-        super().__init__(bed, "daemon")
+                 nofile=None, env=None, preload=(), **options):
+        super().__init__(bed, "daemon", preload)
         self.nofile = nofile
         self.env = env or {}
         self.socket = self.dir / "s"
@@ -129,21 +123,33 @@ class Daemon(Server):
         start only. Waits until it is "ready", or only "answers" PING (when a
         backend is away), or not at all (None)."""
         env = {**self.env, **(env or {}),
+               # It would come first of all that is preloaded.
                "ASAN_OPTIONS": "exitcode=99:quarantine_size_mb=16:"
+                               "verify_asan_link_order=0:"
                                + os.environ.get("ASAN_OPTIONS", ""),
                "UBSAN_OPTIONS": "print_stacktrace=1:"
                                 + os.environ.get("UBSAN_OPTIONS", "")}
         if fault:
             env["LIKESYNCD_FAULT"] = fault
-        if not (BUILD / "likesyncd").exists():
-            raise Failed(f"{BUILD}/likesyncd is not built: see tests/run.sh,"
-                         " or set LIKESYNCD_BUILD")
-        command = [BUILD / "likesyncd", "-c", self.config]
+        command = [self.program(), "-c", self.config]
         if self.nofile:
             command = ["prlimit", f"--nofile={self.nofile}", *command]
         self.spawn(command, env=env)
         if wait:
             self.wait_up(getattr(self, wait))
+
+    def program(self):
+        plain = any(shim.plain for shim in self.preload) and \
+            build_has("LIKESYNCD_SANITIZE")
+        if plain and "LIKESYNCD_PLAIN_BUILD" not in os.environ:
+            raise Failed("set LIKESYNCD_PLAIN_BUILD: sanitizers have an"
+                         " allocator of their own")
+        build = pathlib.Path(os.environ["LIKESYNCD_PLAIN_BUILD"]) if plain \
+            else BUILD
+        if not (build / "likesyncd").exists():
+            raise Failed(f"{build}/likesyncd is not built: see tests/run.sh,"
+                         " or set LIKESYNCD_BUILD")
+        return build / "likesyncd"
 
     def restart(self, fault=None):
         self.term()

@@ -9,6 +9,7 @@ import pwd
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import threading
 import time
@@ -32,6 +33,12 @@ SUPERUSER = "postgres"
 # none of it is meant for a server of the bed.
 NOT_INHERITED = re.compile(
     r"NOTIFY_SOCKET|JOURNAL_STREAM|LISTEN_|PG|LIKESYNCD_")
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
 
 
 class Failed(AssertionError):
@@ -137,8 +144,11 @@ class Server:
     stop_signal = signal.SIGTERM
     death_signal = "KILL"
 
-    def __init__(self, bed, kind):
+    def __init__(self, bed, kind, preload=()):
+        """`preload`: libraries that change what the process sees (shims.py of
+        the campaign); each start of it has them."""
         self.bed = bed
+        self.preload = tuple(preload)
         self.dir = bed.make_dir(kind)
         self.log = self.dir / "log"
         self.process = None
@@ -167,8 +177,17 @@ class Server:
                 wrapped(command, user, death_signal),
                 stdin=subprocess.DEVNULL, stdout=log,
                 stderr=subprocess.STDOUT, cwd=self.dir,
-                env={**inherited, **(env or {})}, pass_fds=pass_fds,
-                start_new_session=True)
+                env={**inherited, **(env or {}), **self.preload_env()},
+                pass_fds=pass_fds, start_new_session=True)
+
+    def preload_env(self):
+        if not self.preload:
+            return {}
+        env = {"LD_PRELOAD": ":".join(str(shim.library)
+                                      for shim in self.preload)}
+        for shim in self.preload:
+            env.update(shim.env())
+        return env
 
     def signal(self, number):
         if not self.running():
@@ -196,6 +215,10 @@ class Server:
             wait_for(up, timeout, f"{self.dir.name} to answer")
         except Failed as error:
             raise Failed(f"{error}\n{self.log_tail(20)}") from None
+        for shim in self.preload:
+            # For the loader that is only a line in the log.
+            if not shim.loaded():
+                raise Failed(f"{self.dir.name} runs without {shim.library}")
 
     def kill9(self):
         self.signal(signal.SIGKILL)
@@ -243,9 +266,11 @@ class Redis(Server):
 
     DEFAULTS = {"appendonly": "yes", "appendfsync": "everysec", "save": ""}
 
-    def __init__(self, bed, **settings):
-        super().__init__(bed, "redis")
+    def __init__(self, bed, preload=(), primary=None, **settings):
+        """`primary`: the TCP port of the one that it is a replica of."""
+        super().__init__(bed, "redis", preload)
         self.settings = {**self.DEFAULTS, **settings}
+        self.primary = primary
         self.socket = self.dir / "s"
         self.address = f"unix:{self.socket}"
         self.start()
@@ -257,6 +282,8 @@ class Redis(Server):
                    "--dir", self.dir, "--daemonize", "no"]
         for name, value in self.settings.items():
             command += ["--" + name.replace("_", "-"), value]
+        if self.primary:
+            command += ["--replicaof", "127.0.0.1", self.primary]
         self.spawn(command)
         self.wait_up(self.answers)
 
@@ -266,6 +293,18 @@ class Redis(Server):
                 return client.ping()
         return False
 
+    def stop(self):
+        """Asks again: it refuses while it writes its first AOF, as it does
+        after it has become a replica."""
+        for _ in range(10):
+            if not self.running():
+                return
+            self.process.send_signal(signal.SIGCONT)
+            self.process.send_signal(self.stop_signal)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(1)
+        super().stop()
+
     def restart(self):
         """Stops it as Debian would (what is in the AOF is written), starts it
         again: scripts and connections are gone, data is there."""
@@ -274,6 +313,56 @@ class Redis(Server):
 
     def client(self, timeout=30.0, decode=True):
         return resp_client(self.socket, timeout, decode)
+
+    def ask(self, *command):
+        with contextlib.closing(self.client()) as client:
+            return client.execute_command(*command)
+
+    def tcp_address(self):
+        """Where it listens on TCP, from the first time that this is asked:
+        replication knows nothing else."""
+        if "port" not in self.settings:
+            port = free_port()
+            self.ask("CONFIG", "SET", "port", port)
+            self.settings["port"] = port
+        return f"tcp:127.0.0.1:{self.settings['port']}"
+
+    def replica(self, through=None, preload=(), **settings):
+        """A replica of it, with the same settings unless told otherwise, that
+        has all its data; `through`: a link to tcp_address()."""
+        own = self.tcp_address()
+        port = through.port if through else int(own.rpartition(":")[2])
+        # Else it waits for more replicas before it sends anything, for five
+        # seconds, and when it ends for those that are behind, for ten.
+        for name in ("repl-diskless-sync-delay", "shutdown-timeout"):
+            self.ask("CONFIG", "SET", name, 0)
+            self.settings[name] = 0
+        settings = {**self.settings, "port": free_port(), **settings}
+        replica = Redis(self.bed, preload, port, **settings)
+        self.wait_replica(replica)
+        return replica
+
+    def wait_replica(self, replica, timeout=30.0):
+        """Until a replica has all that this one has by now."""
+        offset = self.ask("INFO", "replication")["master_repl_offset"]
+
+        def has_it():
+            info = replica.ask("INFO", "replication")
+            return info.get("master_link_status") == "up" and \
+                info["slave_repl_offset"] >= offset
+        wait_for(has_it, timeout, f"{replica.dir.name} to follow")
+
+    def promote(self):
+        """A replica becomes a primary, with what it has."""
+        self.primary = None
+        self.ask("REPLICAOF", "NO", "ONE")
+
+    def follow(self, primary, through=None):
+        """It becomes a replica of another, and drops what that one lacks."""
+        address = primary.tcp_address()
+        self.primary = through.port if through \
+            else int(address.rpartition(":")[2])
+        self.ask("REPLICAOF", "127.0.0.1", self.primary)
 
 
 class Postgres(Server):
@@ -287,10 +376,10 @@ class Postgres(Server):
                     "immediate": signal.SIGQUIT}
     TEMPLATE = "likesync_template"
 
-    def __init__(self, bed, template=None, **settings):
+    def __init__(self, bed, template=None, preload=(), **settings):
         """`template`: a data directory to copy, instead of initdb. Settings
         are those of postgresql.conf."""
-        super().__init__(bed, "pg")
+        super().__init__(bed, "pg", preload)
         self.user = unprivileged_user()
         self.port = settings.get("port", 5432)
         self.data = self.dir / "data"
@@ -299,12 +388,15 @@ class Postgres(Server):
         self.address = f"unix:{self.dir}/.s.PGSQL.{self.port}"
         if self.user:
             shutil.chown(self.dir, self.user)
+        self.fill(template)
+        self.configure(settings)
+        self.start()
+
+    def fill(self, template):
         if template is None:
             initdb(self.data, self.user)
         else:
             run(["cp", "-a", template, self.data])
-        self.configure(settings)
-        self.start()
 
     def configure(self, settings):
         # fsync is for power cuts, which no test makes; a killed server keeps
@@ -353,6 +445,19 @@ class Postgres(Server):
         connection.autocommit = True
         return connection
 
+    def standby(self, through=None, preload=(), **settings):
+        return Standby(self, through, preload, **settings)
+
+    def wait_standby(self, standby, timeout=30.0):
+        """Until a standby has replayed all that this one has by now."""
+        with contextlib.closing(self.connect("postgres")) as connection:
+            cursor = connection.cursor()
+            cursor.execute("SELECT pg_current_wal_lsn()")
+            lsn = cursor.fetchone()[0]
+        wait_for(lambda: standby.ask("SELECT pg_last_wal_replay_lsn()"
+                                     f" >= '{lsn}'"),
+                 timeout, f"{standby.dir.name} to follow")
+
     def psql(self, database, *arguments):
         """Runs psql as superuser; returns what it printed."""
         return run(["psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", "-h",
@@ -382,6 +487,44 @@ class Postgres(Server):
         database = self.create_database(self.TEMPLATE, schema=False)
         database.apply_schema()
         self.has_template = True
+
+
+class Standby(Postgres):
+    """A streaming standby, and after promote() a primary: it has the primary's
+    databases and settings."""
+
+    def __init__(self, primary, through=None, preload=(), **settings):
+        """`through`: a link to the primary, for replication only."""
+        self.source = primary
+        info = (through or primary).conninfo("postgres", SUPERUSER)
+        super().__init__(primary.bed, preload=preload,
+                         **{"port": primary.port, **settings,
+                            "primary_conninfo": info.replace("'", "''")})
+        primary.wait_standby(self)
+
+    def fill(self, template):
+        run(wrapped([pg_bin("pg_basebackup"), "-D", self.data, "-h",
+                     self.source.dir, "-p", self.source.port, "-U", SUPERUSER,
+                     "-c", "fast", "--no-sync"], self.user), cwd=self.dir)
+        (self.data / "standby.signal").touch()
+
+    def ask(self, sql):
+        with contextlib.closing(self.connect("postgres")) as connection:
+            cursor = connection.cursor()
+            cursor.execute(sql)
+            return cursor.fetchone()[0]
+
+    def promote(self):
+        """With what it has received."""
+        if not self.ask("SELECT pg_promote(true, 60)"):
+            raise Failed(f"{self.dir.name} was not promoted")
+
+    def pause_replay(self):
+        """What it receives is not to be seen yet; a promotion replays it."""
+        self.ask("SELECT pg_wal_replay_pause()")
+
+    def resume_replay(self):
+        self.ask("SELECT pg_wal_replay_resume()")
 
 
 class Database:
@@ -426,3 +569,24 @@ class Database:
     def drop(self):
         self.cluster.psql("postgres", "-c",
                           f"DROP DATABASE IF EXISTS {self.name} WITH (FORCE)")
+
+
+class Spread(Database):
+    """A database whose daemons know several clusters, and take the one that can
+    be written to; what the test asks goes to `cluster`, which moves on with
+    moved()."""
+
+    def __init__(self, database, *clusters):
+        super().__init__(database.cluster, database.name)
+        self.clusters = clusters
+
+    def conninfo(self, user=DAEMON_ROLE):
+        if user != DAEMON_ROLE:
+            return super().conninfo(user)
+        hosts = ",".join(str(cluster.dir) for cluster in self.clusters)
+        ports = ",".join(str(cluster.port) for cluster in self.clusters)
+        return (f"host={hosts} port={ports} dbname={self.name} user={user}"
+                " target_session_attrs=read-write")
+
+    def moved(self, cluster):
+        self.cluster = cluster
