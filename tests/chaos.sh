@@ -13,12 +13,12 @@ cd "$(dirname "$0")/.."
 # shellcheck disable=SC2086
 need_packages $BUILD_PACKAGES $SERVER_PACKAGES pgbouncer python3-pytest
 
-# As tests/run.sh builds them.
+# As tests/run.sh builds them, without the tests.
 jobs=$(nproc 2>/dev/null || echo 2)
-cmake -S . -B build-test -DLIKESYNCD_WERROR=ON -DLIKESYNCD_FAULTS=ON \
+cmake -S . -B build-chaos -DLIKESYNCD_WERROR=ON -DLIKESYNCD_FAULTS=ON \
     -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS_DEBUG="-O1 -g" \
     -DLIKESYNCD_SANITIZE=ON -DBUILD_TESTING=OFF >/dev/null
-cmake --build build-test -j "$jobs" --target likesyncd likesyncctl >/dev/null
-LIKESYNCD_BUILD="$PWD/build-test" PYTHONDONTWRITEBYTECODE=1
+cmake --build build-chaos -j "$jobs" --target likesyncd likesyncctl >/dev/null
+LIKESYNCD_BUILD="$PWD/build-chaos" PYTHONDONTWRITEBYTECODE=1
 export LIKESYNCD_BUILD PYTHONDONTWRITEBYTECODE
 exec /usr/bin/python3 tests/chaos/campaign.py "$@"

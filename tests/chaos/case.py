@@ -14,7 +14,7 @@ A case is a function that breaks things while the load runs. It is declared so:
 
 What it may declare (see Case): how many daemons and clients, settings of the
 three servers, links="redis pg clients" (a fault proxy on each of these, one per
-daemon), a pooler, evict, reads, pause and timeout of the clients, sentences that may be
+daemon), a pooler, evict, answers, reads, pause and timeout of the clients, sentences that may be
 answered, a check of memory.
 
 What a run offers:
@@ -57,10 +57,12 @@ import clients
 import harness
 from edges import check_answers
 from harness import Failed, wait_for
+from others import Others
 from pgbouncer import PORT, PgBouncer
 from proxy import Link
 from record import Record
 from servers import DAEMON_ROLE
+from stalls import Stalls
 
 HEAL_S = 60
 FDS = 12                # more than before are not yet a leak
@@ -95,6 +97,7 @@ class Case:
     pipeline: int = 16
     pause: float = 0.02         # of a client, between pipelines
     timeout: float = 30.0       # of a client: then the outcome is unknown
+    answers: bool = False       # no backend is away: 0 and 1 are always right
     errors: tuple = ()          # beginnings of replies that are right here
     memory: bool = True         # and the daemons' memory comes back
 
@@ -130,63 +133,6 @@ class Result:
 
     def checks(self):
         return {check for check, _ in self.violations}
-
-
-class Others:
-    """An application that writes the keys by their recipe; and one that moves
-    a counter only."""
-
-    DELTA = 5
-
-    def __init__(self, run):
-        self.run, self.n = run, 0
-        self.listed = []        # requests that only `adopt follows` will see
-
-    def write_lists(self):
-        """Of an edge, the lists only: as from before there was a daemon."""
-        user, other = 950000 + len(self.listed), 901
-        event = self.run.record.event(-1, "follow", (user, other), 1, False)
-        self.listed.append(self.run.record.send(event))
-        now = int(time.time())
-        with contextlib.closing(self.run.redis.client()) as keys:
-            keys.zadd(f"{user}:follow", {other: now})
-            keys.zadd(f"{other}:fans", {user: now})
-
-    def adopt(self, daemon):
-        """All of that, to the end."""
-        status, text = daemon.ctl("adopt", "follows")
-        if status != 0:
-            raise Failed(f"adopt follows: {status}\n{text}")
-        for request in self.listed:
-            self.run.record.answer(request, 1)
-
-    def write(self):
-        user, record = 900000 + self.n, self.run.record
-        self.n += 1
-        now = int(time.time())
-        with contextlib.closing(self.run.redis.client()) as keys:
-            like = record.event(-1, "like", (user, 901 + self.n % 3), 1, False)
-            request, (_, post) = record.send(like), like.pair
-            keys.sadd("post_set", post)
-            keys.sadd(f"post_user_like_set_{post}", user)
-            keys.hset(f"post_user_like_{post}_{user}", mapping={
-                "status": 1, "post_id": post, "user_id": user,
-                "ctime": now, "mtime": now})
-            keys.incr(f"post_{post}_counter")
-            record.answer(request, 1)
-            follow = record.event(-1, "follow", (user, post), 1, False)
-            request = record.send(follow)
-            keys.sadd("follow_set", user)
-            keys.sadd(f"user_follow_set_{user}", post)
-            keys.hset(f"user_follow_{user}_{post}", mapping={
-                "status": 1, "user_id": user, "followee_id": post,
-                "ctime": now, "mtime": now})
-            keys.zadd(f"{user}:follow", {post: now})
-            keys.zadd(f"{post}:fans", {user: now})
-            record.answer(request, 1)
-            keys.incrby("post_990_counter", self.DELTA)
-            keys.sadd("post_set", 990)
-            record.unattributed += self.DELTA
 
 
 class Run:
@@ -326,8 +272,9 @@ class Run:
         if self.case.start == "held":
             self.load.held.set()
         self.watcher.start()
+        stalls = Stalls(self.daemons)
         try:
-            with self.load:
+            with self.load, stalls:
                 with self.failing("case"):
                     if self.case.start != "held":
                         self.load.wait_each()
@@ -335,6 +282,7 @@ class Run:
                 with self.failing("heal"):
                     self.heal()
         finally:
+            self.result.stall_ms = stalls.longest_s * 1000
             self.watcher.ended.set()
             self.watcher.join(60)
         with self.failing("clients"):
@@ -382,6 +330,8 @@ class Run:
         facts = checker.read_facts(self.redis, self.pg, self.apps)
         verdict = checker.judge(self.record, facts, self.through,
                                 (*checker.ERRORS, *self.case.errors))
+        if self.case.answers:
+            checker.judge_answers(verdict, self.record)
         self.result.violations += verdict.violations
         for name in ("lost", "lost_in_window", "window_s", "doubled"):
             setattr(self.result, name, getattr(verdict, name))
@@ -424,8 +374,10 @@ class Run:
                            [((user, o) in follows) + 2 * ((o, user) in follows)
                             for o in others]))
         with contextlib.closing(daemon.client()) as client:
-            for words, right in wanted:
-                got = client.execute_command(*words)
+            pipe = client.pipeline(transaction=False)
+            for words, _ in wanted:
+                pipe.execute_command(*words)
+            for (words, right), got in zip(wanted, pipe.execute()):
                 if got != right:
                     raise Failed(f"{words}: {got}, not {right}")
 
@@ -439,8 +391,6 @@ class Run:
         if self.case.memory and not harness.build_has("LIKESYNCD_SANITIZE") \
                 and rss_now > rss + MEMORY:
             self.fail("memory", f"{daemon.dir.name}: {rss_now}, before {rss}")
-        stall = daemon.metrics().get("likesyncd_loop_delay_seconds", 0)
-        self.result.stall_ms = max(self.result.stall_ms, stall * 1000)
 
     def go_through(self):
         with self.failing("run"):

@@ -141,7 +141,8 @@ def points_takeover(run):
     at.end()
 
 
-@case("calm", "nothing happens: what a case has to find nothing in", daemons=2)
+@case("calm", "nothing happens: what a case has to find nothing in", daemons=2,
+      answers=True)
 def calm(run):
     run.load.wait_acked(1500)
 

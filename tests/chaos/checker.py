@@ -15,7 +15,8 @@ violation names its check:
     letters    dead letters that are not the poison's, or none for the poison
     left       something is dirty or in flight in Redis, or belief is not fact
     through    sync_state.synced_through did not move on
-    answer     an error reply that is none of ours"""
+    answer     an error reply that is none of ours; or, where a case says that
+               none may be, a wrong 0 or 1"""
 import collections
 import contextlib
 import dataclasses
@@ -305,6 +306,24 @@ def judge_through(verdict, record, facts, before):
         if facts.through.get(kind, 0) <= before.get(kind, 0):
             verdict.add("through", f"{kind}: {facts.through.get(kind)}, "
                         f"before {before.get(kind)}")
+
+
+def judge_answers(verdict, record):
+    """Each 0 and 1 against what the pair was, where that is known. (An older
+    event that is sent again is answered by its time, not by its state.)"""
+    for key, requests in record.requests.items():
+        states, newest = {0}, 0
+        for request in requests:
+            event = request.event
+            is_old = event.t is not None and event.t <= newest
+            newest = max(newest, event.t or 0)
+            if request.outcome == ACKED and not is_old:
+                if len(states) == 1 and \
+                        request.answer != (event.want not in states):
+                    verdict.add("answer", f"{key} was {states}: {request}")
+                states = {event.want}
+            elif request.outcome != REFUSED and not is_old:
+                states = states | {event.want}
 
 
 def judge(record, facts, through_before=None, errors=ERRORS):

@@ -212,6 +212,31 @@ def test_a_relayed_error(story):
     assert story.checks() == {"answer"}
 
 
+@pytest.mark.parametrize("key", [TIMED, ORDERED])
+@pytest.mark.parametrize("answers", [(0,), (1, 1), (1, 0, 0)])
+def test_a_wrong_answer(story, key, answers):
+    """To a like, a like again, an end: the last one is wrong."""
+    wants = (1, 1, 0)
+    for want, answer in zip(wants, answers):
+        story.ask(key, want, answer)
+    verdict = checker.Verdict()
+    checker.judge_answers(verdict, story.record)
+    assert len(verdict.violations) == 1
+
+
+@pytest.mark.parametrize("key", [TIMED, ORDERED])
+def test_right_answers(story, key):
+    for want, answer in ((1, 1), (1, 0), (0, "TRYAGAIN"), (0, None), (1, 0),
+                         (0, 1)):
+        story.ask(key, want, answer)
+    old = story.ask(TIMED, 1, None)
+    story.ask(TIMED, 0, 1)
+    story.ask(TIMED, 1, 0, event=old)
+    verdict = checker.Verdict()
+    checker.judge_answers(verdict, story.record)
+    assert verdict.violations == []
+
+
 # ---- dead letters ----
 
 def test_poison(story):

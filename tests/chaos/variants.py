@@ -51,6 +51,16 @@ VARIANTS = {
         "calm", ("lost",), "daemon/lua/event.lua",
         "    call('HSET', key, 'status', TEXT[h.st], 'mtime', time_text(h.m))\n"
         "  end\n  if LISTS", "  end\n  if LISTS"),
+    "unfollow_listed": Variant(
+        "calm", ("left", "answers"), "daemon/lua/event.lua",
+        "    lists_set(owner, member, status, ctime)\n", ""),
+    "answer_always_1": Variant(
+        "calm", ("answer",), "daemon/lua/event.lua",
+        "  elseif st == op then\n", "  elseif st == op and CHANGED then\n"
+        "    if LISTS then return CHANGED end\n"),
+    "total_stands_still": Variant(
+        "calm", ("left", "answers"), "daemon/lua/common.lua",
+        "call('INCRBY', keys[i], moves[i])", ""),
     "clean_for_ever": Variant(
         "calm", ("left",), "daemon/lua/ack.lua",
         "  call('EXPIRE', key, ttl)\n", ""),

@@ -648,16 +648,16 @@ static void test_log_cuts_long_lines(void **state)
 
 #ifdef LIKESYNCD_FAULTS
 
-/* A child passes `claimed` up to three times, and other points in between.
- * Its exit status is 0 if it lives, else the negative signal. */
-static int run_with_fault(const char *spec, int passages)
+/* A child with a variable passes `claimed` up to three times, and other points in
+ * between. Its exit status is 0 if it lives, else the negative signal. */
+static int run_with(const char *variable, const char *spec, int passages)
 {
     pid_t child = fork();
     int status;
 
     assert_true(child >= 0);
     if (child == 0) {
-        setenv("LIKESYNCD_FAULT", spec, 1);
+        setenv(variable, spec, 1);
         for (int i = 0; i < passages; i++) {
             fault_point("claimed_more");
             fault_point("claim");
@@ -669,6 +669,11 @@ static int run_with_fault(const char *spec, int passages)
     return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
 }
 
+static int run_with_fault(const char *spec, int passages)
+{
+    return run_with("LIKESYNCD_FAULT", spec, passages);
+}
+
 static void test_fault_point(void **state)
 {
     (void)state;
@@ -677,6 +682,46 @@ static void test_fault_point(void **state)
     assert_int_equal(run_with_fault("claimed:3", 3), -SIGKILL);
     assert_int_equal(run_with_fault("acked", 3), 0);
     assert_int_equal(run_with_fault("", 3), 0);
+    assert_int_equal(run_with("LIKESYNCD_TERM", "claimed:2", 2), -SIGTERM);
+    assert_int_equal(run_with("LIKESYNCD_TERM", "claimed:2", 1), 0);
+}
+
+static void test_fault_after(void **state)
+{
+    (void)state;
+    setenv("LIKESYNCD_AFTER", "claim", 1);
+    assert_int_equal(run_with_fault("claimed_more", 1), 0);
+    assert_int_equal(run_with_fault("claimed_more", 2), -SIGKILL);
+    assert_int_equal(run_with_fault("claimed", 1), -SIGKILL);
+    unsetenv("LIKESYNCD_AFTER");
+}
+
+static void test_fault_variant(void **state)
+{
+    (void)state;
+    assert_false(fault_variant("wrong"));
+    setenv("LIKESYNCD_VARIANT", "wrong:3", 1);
+    for (int i = 1; i <= 6; i++)
+        assert_int_equal(fault_variant("wrong"), i % 3 == 0);
+    assert_false(fault_variant("wron"));
+    unsetenv("LIKESYNCD_VARIANT");
+}
+
+static void test_fault_edit(void **state)
+{
+    static const char text[] = "one two three two";
+    static const char other[] = "four";
+
+    (void)state;
+    assert_ptr_equal(fault_edit(text), text);
+    setenv("LIKESYNCD_EDIT", "two", 1);
+    assert_ptr_equal(fault_edit(text), text);
+    setenv("LIKESYNCD_EDIT_TO", "2 and a half", 1);
+    assert_string_equal(fault_edit(text), "one 2 and a half three two");
+    assert_ptr_equal(fault_edit(text), fault_edit(text));
+    assert_ptr_equal(fault_edit(other), other);
+    unsetenv("LIKESYNCD_EDIT");
+    unsetenv("LIKESYNCD_EDIT_TO");
 }
 
 #endif
@@ -708,6 +753,9 @@ int main(void)
         cmocka_unit_test(test_log_cuts_long_lines),
 #ifdef LIKESYNCD_FAULTS
         cmocka_unit_test(test_fault_point),
+        cmocka_unit_test(test_fault_after),
+        cmocka_unit_test(test_fault_variant),
+        cmocka_unit_test(test_fault_edit),
 #endif
     };
 
