@@ -23,7 +23,8 @@ import dataclasses
 
 import bed  # noqa: F401
 from edges import (DIRTY_KEYS, EXACT_SQL, FOLLOW_EXACT_SQL, FOLLOWS, LIKES,
-                   check_counts, check_hashes, check_lists, describe)
+                   check_counts, check_hashes, check_lists, describe,
+                   read_all)
 from harness import Failed
 from record import ACKED, REFUSED
 
@@ -108,12 +109,13 @@ def read_hashes(keys):
     found = {}
     for edges, first, second in ((LIKES, "user_id", "post_id"),
                                  (FOLLOWS, "user_id", "followee_id")):
-        for name in keys.scan_iter(edges.hash.partition("{")[0] + "*",
-                                   count=10000):
-            if name.startswith(edges.sets):
-                continue
-            actor, obj, mtime = keys.hmget(name, first, second, "mtime")
-            if actor and obj and mtime:
+        names = [name for name in keys.scan_iter(
+                     edges.hash.partition("{")[0] + "*", count=10000)
+                 if not name.startswith(edges.sets)]
+        for (fields,) in read_all(keys, names,
+                                  ("HMGET", first, second, "mtime")):
+            if all(fields):
+                actor, obj, mtime = fields
                 found[edges.name, (int(actor), int(obj))] = \
                     round(float(mtime) * 1e6)
     return found
