@@ -76,6 +76,10 @@ def quiet(stack):
                              f"likesync:{name}:{kind}"
                              for name in ("batches", "again")
                              for kind in ("like", "follow"))), 30, "rest")
+        # What reads of totals leave for some seconds would end meanwhile.
+        stack.keys.delete(*(f"likesync:{name}:{kind}"
+                            for name in ("hold", "fill")
+                            for kind in ("like", "follow")))
         yield
         admin.execute_command("FLUSHER", "RESUME")
 
