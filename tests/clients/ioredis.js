@@ -12,7 +12,7 @@ const Redis = require(name);
 async function main() {
   console.log("version", require(`${name}/package.json`).version);
   const client = new Redis({
-    ...(SOCKET ? { path: SOCKET } : { port: Number(PORT) }),
+    ...(SOCKET ? { path: SOCKET } : { host: "127.0.0.1", port: Number(PORT) }),
     password: PASSWORD || undefined,
   });
   // While the daemon is away each try to connect ends in one.

@@ -12,7 +12,9 @@ const { createClient } = require(name);
 async function main() {
   console.log("version", require(`${name}/package.json`).version);
   const client = createClient({
-    socket: SOCKET ? { path: SOCKET } : { port: Number(PORT) },
+    socket: SOCKET
+      ? { path: SOCKET }
+      : { host: "127.0.0.1", port: Number(PORT) },
     password: PASSWORD || undefined,
   });
   // While the daemon is away each try to connect ends in one.
