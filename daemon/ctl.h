@@ -96,7 +96,8 @@ MUST_CHECK int ctl_ask_on(struct ctl_conn *conn, int n,
 /* The same on the connection of all verbs; not 0 when it failed, which was then said. */
 MUST_CHECK int ctl_ask(struct ctl *ctl, int n, const char *const *words,
                        struct resp_value *v_r);
-/* Of a reply that is a map: NULL, 0, or "", where there is no such field. */
+/* Of a reply that is a map: NULL, 0, or "", where there is no such field; and -1
+ * for one that is null. */
 const struct resp_value *ctl_find(const struct resp_value *v, const char *name);
 int64_t ctl_field(const struct resp_value *v, const char *name);
 const char *ctl_text(const struct resp_value *v, const char *name);

@@ -58,7 +58,9 @@ int64_t ctl_field(const struct resp_value *v, const char *name)
 {
     const struct resp_value *found = ctl_find(v, name);
 
-    return found ? found->num : 0;
+    if (!found)
+        return 0;
+    return found->type == RESP_T_NULL ? -1 : found->num;
 }
 
 const char *ctl_text(const struct resp_value *v, const char *name)

@@ -62,7 +62,9 @@ static void print_time(const char *name, int64_t us)
 
 static void print_field(const char *name, const struct resp_value *value)
 {
-    if (value->type != RESP_T_INT)
+    if (value->type == RESP_T_NULL)
+        printf("%-*s unknown\n", NAME_WIDTH, name);
+    else if (value->type != RESP_T_INT)
         printf("%-*s %s\n", NAME_WIDTH, name, value->str ? value->str : "");
     else if (is_time(name))
         print_time(name, value->num);

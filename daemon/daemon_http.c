@@ -2,6 +2,8 @@
 /* The HTTP listener and its pages: for Prometheus, load balancers and people. */
 #include "daemon_internal.h"
 
+#include <math.h>
+
 #include "base/clock.h"
 #include "base/log.h"
 #include "core/histogram.h"
@@ -21,11 +23,24 @@ static double uptime_s(const struct daemon *d)
     return (double)(clock_monotonic_ms() - d->commands.started_ms) / 1000;
 }
 
+/* They grow also while nothing is told. */
+static void set_lags(const struct daemon *d)
+{
+    for (int i = 0; i < EDGE_COUNT; i++) {
+        struct flusher_status st;
+
+        flusher_status(d->services[i].flusher, &st);
+        metric_set(metric_of(M_SYNC_LAG_LIKE, i),
+                   st.lag_us < 0 ? NAN : (double)st.lag_us / 1e6);
+    }
+}
+
 static int render_metrics(void *arg, struct buf *body)
 {
     struct daemon *d = arg;
 
     metric_set(M_UPTIME, uptime_s(d));
+    set_lags(d);
     metric_set(M_REDIS_RECONNECTS, (double)redis_reconnects(d->redis));
     metric_set(M_PG_RECONNECTS, (double)pg_reconnects(d->pg));
     metrics_render(body);
@@ -52,7 +67,7 @@ static void status_take(const struct daemon *d, struct status *s)
         .pg_up = pg_is_up(d->pg),
         .postgres = pg_state_text(d->pg),
         .post_type = d->services[EDGE_LIKE].engine.owner_type,
-        .hottest = d->hottest,
+        .hottest = d->services[EDGE_LIKE].hottest,
     };
     for (int i = 0; i < EDGE_COUNT; i++)
         flusher_status(d->services[i].flusher, &s->kinds[i]);
@@ -98,9 +113,12 @@ static const struct http_route routes[] = {
 
 void daemon_http_tick(struct daemon *d)
 {
+    set_lags(d);
     history_tick(clock_realtime_us() / 1000);
-    if (++d->ticks % FADE_TICKS == 0)
-        hottest_fade(d->hottest);
+    if (++d->ticks % FADE_TICKS != 0)
+        return;
+    for (int i = 0; i < EDGE_COUNT; i++)
+        hottest_fade(d->services[i].hottest);
 }
 
 int daemon_http_start(struct daemon *d)

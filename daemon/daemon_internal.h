@@ -42,7 +42,6 @@ struct daemon {
     struct adopt *adopt;
     struct verify *verify;
     struct dead_letters *dead_letters;
-    struct hottest *hottest; /* owned: posts by events */
     struct recovery *recovery;
     struct recovery_events recovery_events;
     struct auth *auth; /* owned */

@@ -168,6 +168,8 @@ static void service_start(struct daemon *d, enum edge_index kind)
     snprintf(e->instance, sizeof(e->instance), "%s", d->instance);
     s->recall = recall_new(metric_of(M_RECALL_ENTRIES_LIKE, (int)kind));
     e->recall = s->recall;
+    s->hottest = hottest_new();
+    e->hottest = s->hottest;
     s->lookup = lookup_new(e);
     if (e->lists)
         d->list_loads = lists_new(e, s->lookup);
@@ -181,6 +183,7 @@ static void service_free(struct service *s)
     ingest_free(s->ingest);
     flusher_free(s->flusher);
     recall_free(s->recall);
+    hottest_free(s->hottest);
 }
 
 void daemon_services_start(struct daemon *d)
@@ -200,7 +203,6 @@ void daemon_services_start(struct daemon *d)
     d->adopt = adopt_new(d->services, &d->loop);
     d->verify = verify_new(d->services, &d->loop);
     d->dead_letters = dead_letters_new(&d->services[0].engine);
-    d->hottest = hottest_new();
     d->recovery_events = (struct recovery_events){
         .on_open = on_open,
         .on_close = on_close,
@@ -234,7 +236,6 @@ void daemon_services_free(struct daemon *d)
     adopt_free(d->adopt);
     verify_free(d->verify);
     dead_letters_free(d->dead_letters);
-    hottest_free(d->hottest);
     counts_free(d->counts);
     likers_free(d->likers);
     follow_counts_free(d->follow_counts);

@@ -85,7 +85,6 @@ int daemon_server_start(struct daemon *d)
         .verify = d->verify,
         .auth = d->auth,
         .config_path = d->path,
-        .hottest = d->hottest,
         .started_ms = clock_monotonic_ms(),
     };
     snprintf(d->commands.run_id, sizeof(d->commands.run_id), "%016llx%016llx",

@@ -31,6 +31,10 @@ static void put_backlog(struct buf *b, const struct flusher_status *st)
     char number[NUM_GROUPED_MAX];
     int64_t s = st->lag_us / 1000000;
 
+    if (st->rows_dirty < 0) {
+        buf_puts(b, "; backlog unknown");
+        return;
+    }
     buf_printf(b, "; backlog %s row%s",
                num_format_grouped(st->rows_dirty, number),
                st->rows_dirty == 1 ? "" : "s");

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "core/history.h"
 
+#include <math.h>
 #include <stdbool.h>
 
 #include "core/metrics.h"
@@ -29,6 +30,8 @@ static double highest(enum metric_id first, enum metric_id last)
     double v = 0;
 
     for (int i = (int)first; i <= (int)last; i++) {
+        if (isnan(metric_get((enum metric_id)i)))
+            return NAN;
         if (metric_get((enum metric_id)i) > v)
             v = metric_get((enum metric_id)i);
     }

@@ -16,8 +16,8 @@ struct history_sample {
     double events;  /* per second since the sample before it */
     double reads;   /* all other requests */
     double written; /* rows per second */
-    double backlog; /* rows */
-    double lag_s;   /* of the kind that is further behind */
+    double backlog; /* rows; NaN: not known */
+    double lag_s;   /* of the kind that is further behind; NaN */
 };
 
 struct history_flush {

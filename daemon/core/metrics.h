@@ -152,14 +152,16 @@
     X(BACKLOG_OWNERS_FOLLOW, GAUGE, "likesyncd_backlog_owners",                \
       "kind=\"follow\"", "")                                                   \
     X(BACKLOG_ROWS_LIKE, GAUGE, "likesyncd_backlog_rows", "kind=\"like\"",     \
-      "Pairs that wait to be claimed, estimated from 100 owners when there "   \
-      "are more.")                                                             \
+      "Pairs that wait to be claimed; where more than 100 owners have some, "  \
+      "those known to have most are counted and 100 others stand for the "     \
+      "rest.")                                                                 \
     X(BACKLOG_ROWS_FOLLOW, GAUGE, "likesyncd_backlog_rows", "kind=\"follow\"", \
       "")                                                                      \
     X(FLUSHER_PAUSED, GAUGE, "likesyncd_flusher_paused", "",                   \
       "1 between FLUSHER PAUSE and RESUME.")                                   \
     X(SYNC_LAG_LIKE, GAUGE, "likesyncd_sync_lag_seconds", "kind=\"like\"",     \
-      "Age of the oldest event that may not be durable yet.")                  \
+      "Age of the oldest event that may not be durable yet, counted on while " \
+      "Redis is away; NaN when not known.")                                    \
     X(SYNC_LAG_FOLLOW, GAUGE, "likesyncd_sync_lag_seconds", "kind=\"follow\"", \
       "")                                                                      \
     X(DRIFT_COUNTS, COUNTER, "likesyncd_drift_found_total", "of=\"counts\"",   \

@@ -59,13 +59,31 @@ void cmd_flusher_drain(struct commands *c, struct request *rq, int argc,
 
 #define STATUS_FIELDS 7 /* that a kind has, too */
 
-static void put_number(struct buf *b, const char *kind, const char *name,
-                       int64_t v)
+static void put_name(struct buf *b, const char *kind, const char *name)
 {
     char field[64];
 
     snprintf(field, sizeof(field), "%s%s%s", kind, kind[0] ? "_" : "", name);
-    reply_put_int(b, field, v);
+    resp_bulk_str(b, field);
+}
+
+static void put_number(struct buf *b, const char *kind, const char *name,
+                       int64_t v)
+{
+    put_name(b, kind, name);
+    resp_int(b, v);
+}
+
+/* Negative: not known. */
+static void put_known(struct buf *b, int proto, const char *kind,
+                      const char *name, int64_t v)
+{
+    if (v >= 0) {
+        put_number(b, kind, name, v);
+        return;
+    }
+    put_name(b, kind, name);
+    resp_null(b, proto);
 }
 
 /* That were answered since the start, errors too. */
@@ -89,15 +107,16 @@ static int64_t events_of_all(void)
 }
 
 /* Of all kinds, or of the one that is named. */
-static void put_numbers(struct buf *b, const char *kind,
+static void put_numbers(struct buf *b, int proto, const char *kind,
                         const struct flusher_status *st, int64_t events)
 {
     put_number(b, kind, "events", events);
-    put_number(b, kind, "rows_dirty", st->rows_dirty);
-    put_number(b, kind, "owners_dirty", st->owners_dirty);
-    put_number(b, kind, "owners_on_record", st->owners_on_record);
-    put_number(b, kind, "batches_on_record", st->batches);
-    put_number(b, kind, "lag_ms", st->lag_us < 0 ? -1 : st->lag_us / 1000);
+    put_known(b, proto, kind, "rows_dirty", st->rows_dirty);
+    put_known(b, proto, kind, "owners_dirty", st->owners_dirty);
+    put_known(b, proto, kind, "owners_on_record", st->owners_on_record);
+    put_known(b, proto, kind, "batches_on_record", st->batches);
+    put_known(b, proto, kind, "lag_ms",
+              st->lag_us < 0 ? -1 : st->lag_us / 1000);
     put_number(b, kind, "synced_through_us", st->stored_us);
 }
 
@@ -106,12 +125,13 @@ void cmd_flusher_status(struct commands *c, struct request *rq, int argc,
 {
     const struct engine *e = &c->services[0].engine;
     struct buf *b = request_reply(rq);
+    int proto = request_proto(rq);
     struct flusher_status st;
 
     (void)argc;
     (void)argv;
     flushers_status(c->services, &st);
-    resp_map(b, request_proto(rq), 10 + STATUS_FIELDS * (1 + EDGE_COUNT));
+    resp_map(b, proto, 10 + STATUS_FIELDS * (1 + EDGE_COUNT));
     reply_put_text(b, "version", LIKESYNCD_VERSION);
     reply_put_text(b, "instance", e->instance);
     reply_put_text(b, "flusher", st.paused ? "paused" : "running");
@@ -123,10 +143,11 @@ void cmd_flusher_status(struct commands *c, struct request *rq, int argc,
     reply_put_int(b, "rows_written", (int64_t)metric_get(M_ROWS_WRITTEN));
     reply_put_int(b, "dead_letters", (int64_t)metric_get(M_DEAD_LETTERS));
     reply_put_int(b, "batches_own", st.batches_own);
-    put_numbers(b, "", &st, events_of_all());
+    put_numbers(b, proto, "", &st, events_of_all());
     for (int i = 0; i < EDGE_COUNT; i++) {
         flusher_status(c->services[i].flusher, &st);
-        put_numbers(b, edge_kinds[i]->name, &st, events_of(edge_kinds[i]));
+        put_numbers(b, proto, edge_kinds[i]->name, &st,
+                    events_of(edge_kinds[i]));
     }
     request_done(rq);
 }

@@ -16,7 +16,6 @@ struct client_list;
 struct counts;
 struct follow_counts;
 struct gate;
-struct hottest;
 struct likers;
 struct lists;
 struct verify;
@@ -37,8 +36,7 @@ struct commands {
     struct client_list *client_list;
     struct auth *auth;
     const char *config_path;
-    struct hottest *hottest; /* posts by LIKE and UNLIKE */
-    uint64_t started_ms;     /* monotonic */
+    uint64_t started_ms; /* monotonic */
     char run_id[41];
 };
 

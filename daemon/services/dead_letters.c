@@ -169,7 +169,15 @@ static void forget(struct dead_letters_recent *recent)
         free(recent->items[i].sqlstate);
         free(recent->items[i].reason);
     }
+    free(recent->why);
     *recent = (struct dead_letters_recent){0};
+}
+
+/* What was known before stays. */
+static void failed(struct dead_letters *d, const char *why)
+{
+    free(d->recent.why);
+    d->recent.why = mem_strdup(why);
 }
 
 static void keep(struct dead_letter *to, const struct dead_letter_row *row)
@@ -194,8 +202,12 @@ static void on_recent(void *arg, enum pg_outcome outcome,
     struct dead_letter_row row;
 
     d->asking = false;
-    if (outcome != PG_DONE)
+    if (outcome != PG_DONE) {
+        failed(d, outcome == PG_FAILED
+                      ? pg_result_message(result)
+                      : "PostgreSQL did not answer in time, or went away");
         return;
+    }
     forget(&d->recent);
     d->recent.known = true;
     d->recent.total = dead_letters_total(result);
@@ -214,14 +226,20 @@ static bool is_due(const struct dead_letters *d)
 
 const struct dead_letters_recent *dead_letters_recent(struct dead_letters *d)
 {
+    int rc;
+
     if (!is_due(d))
         return &d->recent;
     dead_letters_ask(&d->query, d->engine, INT64_MAX, DEAD_LETTERS_RECENT);
     d->query.job.cb = on_recent;
     d->query.job.arg = d;
-    if (pg_submit(d->engine->pg, PG_LANE_LOOKUP, &d->query.job) == 0) {
+    rc = pg_submit(d->engine->pg, PG_LANE_LOOKUP, &d->query.job);
+    if (rc == 0) {
         d->asking = true;
         d->asked_ms = clock_monotonic_ms();
+    } else {
+        failed(d, rc == PG_BUSY ? "PostgreSQL has too much to do"
+                                : "PostgreSQL is away");
     }
     return &d->recent;
 }

@@ -30,6 +30,7 @@ struct dead_letter {
 
 struct dead_letters_recent {
     bool known;    /* PostgreSQL has answered */
+    char *why;     /* owned; why the last question failed, NULL if it did not */
     int64_t total; /* DEAD_LETTERS_COUNTED + 1 when there are more */
     int n;
     struct dead_letter items[DEAD_LETTERS_RECENT];

@@ -42,6 +42,7 @@ enum script_id {
 };
 
 struct gate;
+struct hottest;
 struct recall;
 struct redis_info;
 
@@ -58,6 +59,7 @@ struct engine {
     struct pg *pg;
     struct gate *reads;
     struct recall *recall;
+    struct hottest *hottest;      /* owners, by events */
     struct redis_script *scripts; /* ref: SCRIPT_COUNT of them */
     char instance[32]; /* this process, in batch ids and the ledger */
 };

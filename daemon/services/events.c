@@ -205,8 +205,7 @@ static void submit(struct commands *c, struct request *rq,
                        member->len, verb->status, o->at_us, on_event, call);
     if (rc == 0) {
         request_session(rq)->writes++;
-        if (verb->kind == EDGE_LIKE)
-            hottest_add(c->hottest, owner->text, owner->len);
+        hottest_add(s->engine.hottest, owner->text, owner->len);
         return;
     }
     free(call);

@@ -21,17 +21,19 @@
 #include "base/list.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "core/hottest.h"
 #include "services/drain.h"
 #include "services/engine.h"
 #include "services/flight.h"
 #include "services/sql.h"
+#include "services/standing.h"
 
 #define DRAIN_TICK_MS      20
 #define RESUME_MS          20
 #define RESUME_CAP_MS      1000
 #define WATERMARK_EVERY_MS 1000
 #define PRUNE_EVERY_MS     60000
-#define TICK_FIELDS        8
+#define TICK_HOTTEST       32 /* with what it keeps, less than its SAMPLE */
 #define ERROR_LOG_MS       60000
 
 struct flusher {
@@ -246,34 +248,15 @@ static void take_over(struct flusher *f, const struct redis_value *v)
     }
 }
 
-static void tick_metrics(const struct flusher *f)
-{
-    const struct flusher_status *st = &f->status;
-
-    gauge(f, M_BACKLOG_OWNERS_LIKE, (double)st->owners_dirty);
-    gauge(f, M_BACKLOG_ROWS_LIKE, (double)st->rows_dirty);
-    gauge(f, M_OWNERS_ON_RECORD_LIKE, (double)st->owners_on_record);
-    gauge(f, M_SYNC_LAG_LIKE, st->lag_us < 0 ? 0 : (double)st->lag_us / 1e6);
-}
-
 static void tick_read(struct flusher *f, const struct redis_value *v)
 {
-    struct flusher_status *st = &f->status;
     int64_t field[TICK_FIELDS];
 
     for (size_t i = 0; i < TICK_FIELDS; i++)
         field[i] = redis_value_int(redis_value_at(v, i));
-    st->redis_now_us = field[0];
-    st->through_us = field[1];
-    st->lag_us = field[1] ? field[0] - field[1] : -1;
-    st->owners_dirty = field[2] + field[3];
-    f->pass_left = field[3];
-    f->oldest_look_us = field[4];
-    st->second_look = field[4] != 0;
-    st->batches = field[5];
-    st->owners_on_record = field[6];
-    st->rows_dirty = field[7];
-    tick_metrics(f);
+    f->pass_left = field[TICK_PASS];
+    f->oldest_look_us = field[TICK_OLDEST_LOOK];
+    standing_told(&f->status, f->engine->kind, field);
 }
 
 static void on_tick_reply(void *arg, enum redis_outcome outcome,
@@ -299,6 +282,17 @@ static void on_tick_reply(void *arg, enum redis_outcome outcome,
     pump(f);
 }
 
+/* Most pairs wait where most events come. */
+static void put_hottest(struct flusher *f)
+{
+    struct hottest_entry top[TICK_HOTTEST];
+    size_t n = hottest_top(f->engine->hottest, top, TICK_HOTTEST);
+
+    args_put_i64(&f->args, (int64_t)n);
+    for (size_t i = 0; i < n; i++)
+        args_put(&f->args, top[i].key, top[i].len);
+}
+
 static void tick_send(struct flusher *f)
 {
     size_t n = flights_count(f);
@@ -313,6 +307,7 @@ static void tick_send(struct flusher *f)
     args_clear(&f->args);
     args_put_i64(&f->args, f->engine->options->flush_lease_ms);
     args_put_i64(&f->args, (int64_t)room);
+    put_hottest(f);
     LIST_FOREACH(it, &f->flights)
         args_put_str(&f->args, flight_id(flight_of(it)));
     drains_ticking(&f->drains);
@@ -334,17 +329,23 @@ static void on_tick(void *arg)
     tick_send(f);
 }
 
-/* Often enough for passes, leases and drains. */
-static void tick_schedule(struct flusher *f, bool now)
+/* Often enough for passes and leases. */
+static uint64_t tick_period_ms(const struct flusher *f)
 {
     const struct options *o = f->engine->options;
     int64_t ms = o->flush_interval_ms;
 
-    if (ms > o->flush_lease_ms / 3)
-        ms = o->flush_lease_ms / 3;
+    return (uint64_t)(ms > o->flush_lease_ms / 3 ? o->flush_lease_ms / 3 : ms);
+}
+
+/* And for drains. */
+static void tick_schedule(struct flusher *f, bool now)
+{
+    uint64_t ms = tick_period_ms(f);
+
     if (!drains_empty(&f->drains) && ms > DRAIN_TICK_MS)
         ms = DRAIN_TICK_MS;
-    timer_start(f->tick_timer, now ? 0 : (uint64_t)ms, (uint64_t)ms);
+    timer_start(f->tick_timer, now ? 0 : ms, ms);
 }
 
 static void on_drains_empty(void *arg)
@@ -359,7 +360,7 @@ struct flusher *flusher_new(const struct engine *e)
     struct flusher *f = mem_zalloc(sizeof(*f));
 
     f->engine = e;
-    f->status.lag_us = -1;
+    standing_unknown(&f->status, e->kind);
     f->events = (struct flight_events){
         .on_claimed = on_claimed,
         .on_orphans = on_orphans,
@@ -436,6 +437,7 @@ void flusher_resume(struct flusher *f)
 void flusher_status(const struct flusher *f, struct flusher_status *st_r)
 {
     *st_r = f->status;
+    st_r->lag_us = standing_lag_us(&f->status, f->open, tick_period_ms(f));
     st_r->paused = f->paused;
     st_r->batches_own = (int64_t)flights_count(f);
 }

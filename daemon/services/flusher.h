@@ -20,14 +20,16 @@ enum drain_result {
 
 typedef void (*drain_on_done)(void *arg, enum drain_result result);
 
+/* As of the last tick that was answered; -1: no tick has told. */
 struct flusher_status {
     bool paused;
+    uint64_t told_ms;     /* monotonic: when that was */
     int64_t redis_now_us; /* 0: Redis was not asked yet */
     int64_t through_us;   /* watermark as Redis has it; 0 none yet */
-    int64_t lag_us;       /* of the watermark; -1 without one */
+    int64_t lag_us;       /* its age by now; -1 without one */
     int64_t stored_us;    /* watermark as PostgreSQL has it */
     int64_t owners_dirty; /* registry and pass */
-    int64_t rows_dirty;   /* of these, about */
+    int64_t rows_dirty;   /* of these, about (lua/tick.lua) */
     int64_t owners_on_record;
     int64_t batches;     /* on record, of all daemons */
     int64_t batches_own; /* under way here */

@@ -55,21 +55,27 @@ void flushers_resume(struct service *services)
         flusher_resume(services[i].flusher);
 }
 
+/* What one kind does not know, the sum does not. */
+static void add_known(int64_t *sum, int64_t n)
+{
+    *sum = *sum < 0 || n < 0 ? -1 : *sum + n;
+}
+
 static void status_add(struct flusher_status *sum,
                        const struct flusher_status *st)
 {
     if (st->redis_now_us > sum->redis_now_us)
         sum->redis_now_us = st->redis_now_us;
-    if (st->lag_us > sum->lag_us)
+    if (sum->lag_us >= 0 && (st->lag_us < 0 || st->lag_us > sum->lag_us))
         sum->lag_us = st->lag_us;
     if (st->through_us < sum->through_us)
         sum->through_us = st->through_us;
     if (st->stored_us < sum->stored_us)
         sum->stored_us = st->stored_us;
-    sum->owners_dirty += st->owners_dirty;
-    sum->rows_dirty += st->rows_dirty;
-    sum->owners_on_record += st->owners_on_record;
-    sum->batches += st->batches;
+    add_known(&sum->owners_dirty, st->owners_dirty);
+    add_known(&sum->rows_dirty, st->rows_dirty);
+    add_known(&sum->owners_on_record, st->owners_on_record);
+    add_known(&sum->batches, st->batches);
     sum->batches_own += st->batches_own;
     sum->second_look |= st->second_look;
 }

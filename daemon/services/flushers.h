@@ -21,7 +21,7 @@ void flushers_raise_floor(struct service *services, int64_t floor_us);
 void flushers_pause(struct service *services);
 void flushers_resume(struct service *services);
 /* Sums; but the longest lag, and the oldest watermarks, which are 0 as long as
- * one kind has none. */
+ * one kind has none. What is not known of one kind is not known of all. */
 void flushers_status(const struct service *services,
                      struct flusher_status *st_r);
 /* Exactly one callback, never before this returns: when all kinds are done, or

@@ -6,6 +6,7 @@
 #include "services/engine.h"
 
 struct flusher;
+struct hottest;
 struct ingest;
 struct lookup;
 struct recall;
@@ -14,6 +15,7 @@ struct recall;
 struct service {
     struct engine engine;
     struct recall *recall;   /* owned */
+    struct hottest *hottest; /* owned */
     struct lookup *lookup;   /* owned */
     struct ingest *ingest;   /* owned */
     struct flusher *flusher; /* owned */

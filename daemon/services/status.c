@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "services/status.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "core/history.h"
@@ -90,6 +91,21 @@ static void put_int(struct buf *b, const char *key, int64_t v)
     buf_put_i64(b, v);
 }
 
+static void put_null(struct buf *b, const char *key)
+{
+    put_key(b, key);
+    buf_puts(b, "null");
+}
+
+/* Negative: not known. */
+static void put_known(struct buf *b, const char *key, int64_t v)
+{
+    if (v < 0)
+        put_null(b, key);
+    else
+        put_int(b, key, v);
+}
+
 static void put_bool(struct buf *b, const char *key, bool v)
 {
     put_key(b, key);
@@ -140,12 +156,21 @@ static void put_kind(struct buf *b, const struct edge_kind *kind,
     put_int(b, "changed", both_verbs(kind->m_changed));
     put_int(b, "same", both_verbs(kind->m_same));
     put_int(b, "error", both_verbs(kind->m_error));
-    put_int(b, "backlog_rows", st->rows_dirty);
-    put_int(b, "owners_dirty", st->owners_dirty);
-    put_int(b, "owners_on_record", st->owners_on_record);
+    put_known(b, "backlog_rows", st->rows_dirty);
+    put_known(b, "owners_dirty", st->owners_dirty);
+    put_known(b, "owners_on_record", st->owners_on_record);
     put_int(b, "batches_in_flight", st->batches_own);
-    put_int(b, "lag_ms", st->lag_us < 0 ? -1 : st->lag_us / 1000);
+    put_known(b, "lag_ms", st->lag_us < 0 ? -1 : st->lag_us / 1000);
     buf_putc(b, '}');
+}
+
+/* NaN: not known, which JSON has no number for. */
+static void put_known_double(struct buf *b, int decimals, double v)
+{
+    if (isnan(v))
+        buf_puts(b, "null");
+    else
+        buf_printf(b, "%.*f", decimals, v);
 }
 
 static void put_samples(struct buf *b)
@@ -156,8 +181,12 @@ static void put_samples(struct buf *b)
     buf_putc(b, '[');
     for (size_t i = 0; (s = history_sample_at(i)) != NULL; i++) {
         comma(b);
-        buf_printf(b, "[%lld,%.1f,%.1f,%.1f,%.0f,%.3f]", (long long)s->at_ms,
-                   s->events, s->reads, s->written, s->backlog, s->lag_s);
+        buf_printf(b, "[%lld,%.1f,%.1f,%.1f,", (long long)s->at_ms, s->events,
+                   s->reads, s->written);
+        put_known_double(b, 0, s->backlog);
+        buf_putc(b, ',');
+        put_known_double(b, 3, s->lag_s);
+        buf_putc(b, ']');
     }
     buf_putc(b, ']');
 }
@@ -213,6 +242,10 @@ static void put_dead_letters(struct buf *b, const struct dead_letters_recent *r)
     put_key(b, "dead_letters");
     buf_putc(b, '{');
     put_bool(b, "known", r->known);
+    if (r->why)
+        put_text(b, "error", r->why);
+    else
+        put_null(b, "error");
     put_int(b, "total", r->total);
     put_key(b, "newest");
     buf_putc(b, '[');

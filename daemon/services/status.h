@@ -44,12 +44,14 @@ size_t status_missing(const struct status *s, struct buf *out);
  *   redis, postgres {up, state}, flusher "running" | "paused"
  *   clients {connected, refused}
  *   kinds [{kind, changed, same, error, backlog_rows, owners_dirty,
- *           owners_on_record, batches_in_flight, lag_ms (-1: not known)}]
+ *           owners_on_record, batches_in_flight, lag_ms}]
  *   samples [[ms, events/s, other requests/s, rows written/s, backlog rows,
  *             lag in s]], flushes [[ms, kind, rows, ms it took]], oldest first
  *   hottest [[post, about how many events of late]]
- *   dead_letters {known, total, newest [{id, what, sqlstate, reason, at_ms}]}
- * All times are Unix times. */
+ *   dead_letters {known, error (why the last question failed, or null), total,
+ *                 newest [{id, what, sqlstate, reason, at_ms}]}
+ * All times are Unix times. What is not known is null: of kinds and samples what
+ * Redis was not asked yet, and the lag as long as there is no watermark. */
 #define STATUS_JSON_MAX 131072
 void status_json(const struct status *s, struct buf *out);
 

@@ -3,6 +3,7 @@
 import contextlib
 import http.client
 import json
+import math
 import os
 import re
 import signal
@@ -18,7 +19,7 @@ KINDS = ("like", "follow")
 NAME = re.compile(r"likesyncd_[a-z_]+$")
 ROW = re.compile(r'(likesyncd_[a-z_]+)'
                  r'(?:\{([a-z_]+="[^"\\\n]*"(?:,[a-z_]+="[^"\\\n]*")*)\})?'
-                 r' (-?[0-9]+(?:\.[0-9]+)?)$')
+                 r' (-?[0-9]+(?:\.[0-9]+)?|NaN)$')
 
 
 def ask(daemon, method, path, body=None):
@@ -354,6 +355,70 @@ def test_lag_grows_while_nothing_is_written(bed, redis, pg):
     wait_for(lambda: all(daemon.metrics()[
         f'likesyncd_sync_lag_seconds{{kind="{kind}"}}'] < 1.5
         for kind in KINDS), what="the lag to go")
+
+
+@pytest.mark.parametrize("how", ["stopped", "hung"])
+def test_lag_grows_while_redis_is_away(bed, redis, pg, how):
+    """Nothing is acked meanwhile, so it is as old as what was acked last."""
+    daemon = bed.daemon(redis, pg, flush_interval_ms=100)
+    daemon.drain()
+
+    def lags():
+        metrics = daemon.metrics()
+        shown = json.loads(daemon.http("/status.json")[1])["kinds"]
+        admin = daemon.admin().execute_command("FLUSHER", "STATUS")
+        told = dict(zip(admin[::2], admin[1::2]))
+        return [value for i, kind in enumerate(KINDS) for value in (
+            metrics[f'likesyncd_sync_lag_seconds{{kind="{kind}"}}'],
+            shown[i]["lag_ms"] / 1000, told[f"{kind}_lag_ms"] / 1000)]
+
+    before = lags()
+    assert all(lag >= 0 for lag in before)
+    if how == "stopped":
+        redis.stop()
+    else:
+        redis.pause()
+    wait_for(lambda: min(lags()) > 1.5 + max(before), what="the lag to grow")
+    first = lags()
+    wait_for(lambda: all(now > then + 0.5 for now, then in
+                         zip(lags(), first)), what="it to grow on")
+    if how == "stopped":
+        redis.start()
+    else:
+        redis.resume()
+    wait_for(lambda: max(lags()) < 1.5 + max(before), 30, "the lag to go")
+
+
+def test_what_redis_was_not_asked_is_not_known(bed, redis, pg):
+    """Which is not 0."""
+    redis.stop()
+    daemon = bed.daemon(redis, pg, wait=None)
+    daemon.wait_up(lambda: daemon.http("/healthz")[0] == 200)
+    gauges = [f'likesyncd_{name}{{kind="{kind}"}}' for kind in KINDS
+              for name in ("sync_lag_seconds", "backlog_rows",
+                           "backlog_owners", "owners_on_record")]
+    fields = ("lag_ms", "rows_dirty", "owners_dirty", "owners_on_record")
+
+    def status():
+        code, output = daemon.ctl("status", "--json")
+        assert code == 0, output
+        return json.loads(output)
+
+    metrics = daemon.metrics()
+    assert all(math.isnan(metrics[name]) for name in gauges)
+    for kind in json.loads(daemon.http("/status.json")[1])["kinds"]:
+        assert kind["lag_ms"] is kind["backlog_rows"] is \
+            kind["owners_dirty"] is kind["owners_on_record"] is None
+    found = status()
+    assert {found[kind + field] for field in fields
+            for kind in ("", "like_", "follow_")} == {None}
+    _, output = daemon.ctl("status")
+    assert ["lag_ms", "unknown"] in map(str.split, output.splitlines())
+    redis.start()
+    wait_for(lambda: all(not math.isnan(daemon.metrics()[name])
+                         for name in gauges), 30, "all to be known")
+    assert all(status()[kind + field] >= 0 for field in fields
+               for kind in ("", "like_", "follow_"))
 
 
 def test_off(bed, redis, pg):

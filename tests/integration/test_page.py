@@ -167,6 +167,19 @@ def test_a_dead_letter_is_shown(tab, bed, redis, pg):
     assert why.startswith("23514 ") and '"refused"' in why
 
 
+def test_why_dead_letters_cannot_be_read(tab, bed, redis, pg):
+    daemon = bed.daemon(redis, pg)
+    pg.query("ALTER TABLE sync_dead_letter RENAME TO elsewhere")
+    show(tab, daemon.options["metrics_listen"])
+    wait_for(lambda: "sync_dead_letter" in tab.text("dead-more"), DEADLINE,
+             "the reason")
+    assert tab.text("dead-more").startswith("Cannot be read: ")
+    assert tab.cells("dead") == [["Not known"]]
+    pg.query("ALTER TABLE elsewhere RENAME TO sync_dead_letter")
+    wait_for(lambda: tab.cells("dead") == [["None"]], DEADLINE, "an answer")
+    assert tab.text("dead-more") == ""
+
+
 def test_no_answer(browser, bed, redis, pg):
     """(Chromium itself complains of what it could not fetch.)"""
     daemon = bed.daemon(redis, pg)
@@ -234,7 +247,7 @@ def made_up(like, events):
     kinds = [{**kind, "changed": events, "same": events // 3,
               "error": events // 1000, "backlog_rows": events,
               "owners_dirty": events // 2, "owners_on_record": n,
-              "batches_in_flight": n, "lag_ms": events // 3 or -1}
+              "batches_in_flight": n, "lag_ms": events // 3 or None}
              for kind in like["kinds"]]
     assert all(kind.keys() == old.keys()
                for kind, old in zip(kinds, like["kinds"]))
@@ -248,7 +261,7 @@ def made_up(like, events):
                     for i in range(min(n, 60))],
         "hottest": [[post, events // (i + 1)]
                     for i, post in enumerate(HOSTILE) if events],
-        "dead_letters": {"known": True, "total": events,
+        "dead_letters": {"known": True, "error": None, "total": events,
                          "newest": [{"id": events - i, "at_ms": now,
                                      "sqlstate": "23514", "reason": text,
                                      "what": f"LIKE {text} {text}"}
@@ -275,8 +288,8 @@ def test_few_and_many_events_at_any_width(pages, tab, events):
                                ".backgroundColor") != "rgb(244, 245, 247)"
             assert dark_now == dark
     shown = tab.run("return document.body.innerText")
-    assert "NaN" not in shown and "undefined" not in shown
-    assert "Infinity" not in shown
+    for word in ("NaN", "undefined", "Infinity", "null"):
+        assert word not in shown
     assert tab.text("state") == "serving"
     if events == 10_000_000:
         assert [row[1] for row in tab.cells("kinds")] == ["10M", "10M"]
@@ -287,9 +300,48 @@ def test_few_and_many_events_at_any_width(pages, tab, events):
         assert [row[3] for row in tab.cells("dead")] == \
             [f"23514 {text}" for text in HOSTILE[:5]]
     elif events == 0:
-        assert tab.text("lag") == "not known"
+        assert tab.text("lag") == "–"
+        assert [row[5] for row in tab.cells("kinds")] == ["–"] * 2
         assert tab.cells("dead") == [["None"]]
         assert tab.cells("hottest") == [["No likes yet"]]
+
+
+def test_what_is_not_known_is_a_dash(pages, tab):
+    """And not a 0, nor the value of the other kind."""
+    pages.status = made_up(pages.like, 1000)
+    like, follow = pages.status["kinds"]
+    like["lag_ms"] = like["backlog_rows"] = like["owners_dirty"] = None
+    samples = pages.status["samples"]
+    for i in (0, 50, 51, 179):
+        samples[i][4] = samples[i][5] = None
+    samples[53][5] = None
+    show(tab, pages.address)
+    assert tab.text("lag") == tab.text("backlog") == "–"
+    assert tab.text("backlog-more") == "of – posts and users"
+    assert [row[4:] for row in tab.cells("kinds")] == [["–", "–"],
+                                                      ["1,000", "0.3 s"]]
+    # The lines are broken where nothing is known; one sample alone is a dot.
+    for plot, parts in (("backlog", [49, 127]), ("lag", [49, 2, 125])):
+        assert tab.run(f"return [...document.querySelectorAll("
+                       f"'#plot-{plot} polyline')]"
+                       f".map((line) => line.points.length)") == parts
+    assert "null" not in tab.run("return document.querySelector('.grid')"
+                                 ".innerHTML")
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_dead_letters_that_cannot_be_read(pages, tab, known):
+    pages.status = made_up(pages.like, 3)
+    dead = pages.status["dead_letters"]
+    dead.update(error="<b>permission denied</b>", known=known)
+    if not known:
+        dead.update(total=0, newest=[])
+    show(tab, pages.address)
+    said = tab.text("dead-more")
+    assert said.startswith("Cannot be read: <b>permission denied</b>")
+    assert ("as they were before" in said) == known
+    assert tab.cells("dead") == [["Not known"]] if not known else \
+        len(tab.cells("dead")) == 5
 
 
 def test_plots_follow_the_width(pages, tab):

@@ -51,6 +51,7 @@ struct pg_result {
     const struct row *rows;
     int n;
     int64_t total;
+    const char *message;
 };
 
 static const struct pg_job *job; /* NULL: none under way */
@@ -123,6 +124,11 @@ const char *pg_result_value(const struct pg_result *r, int stmt, int row,
     }
 }
 
+const char *pg_result_message(const struct pg_result *r)
+{
+    return r->message;
+}
+
 static void answer(enum pg_outcome outcome, const struct pg_result *result)
 {
     const struct pg_job *asked = job;
@@ -172,7 +178,7 @@ static void test_in_words(void **state)
 {
     static const char *const what[] = {"LIKE 7 42", "UNFOLLOW 7 8",
                                        "COUNT -3 42", "MALFORMED like 7 x"};
-    const struct pg_result result = {rows, 4, 4};
+    const struct pg_result result = {rows, 4, 4, NULL};
     const struct dead_letters_recent *recent = dead_letters_recent(letters);
 
     (void)state;
@@ -196,8 +202,8 @@ static void test_in_words(void **state)
 
 static void test_at_most_every_10_s(void **state)
 {
-    const struct pg_result four = {rows, 4, 4};
-    const struct pg_result none = {rows, 0, 0};
+    const struct pg_result four = {rows, 4, 4, NULL};
+    const struct pg_result none = {rows, 0, 0, NULL};
 
     (void)state;
     assert_int_equal(submitted, 0); /* nobody looks */
@@ -220,25 +226,56 @@ static void test_at_most_every_10_s(void **state)
     assert_true(dead_letters_recent(letters)->known);
 }
 
+static void check_why(const char *holds)
+{
+    const char *why = dead_letters_recent(letters)->why;
+
+    if (!why || !strstr(why, holds))
+        fail_msg("no %s in %s", holds, why ? why : "(nothing)");
+}
+
 /* What was known stays, and the next who looks has it asked again. */
 static void test_postgres_away(void **state)
 {
-    const struct pg_result four = {rows, 4, 4};
+    const struct pg_result four = {rows, 4, 4, NULL};
 
     (void)state;
     refuse = PG_NOT_CONNECTED;
     assert_false(dead_letters_recent(letters)->known);
+    check_why("away");
+    refuse = PG_BUSY;
+    assert_false(dead_letters_recent(letters)->known);
+    check_why("too much");
     refuse = 0;
     dead_letters_recent(letters);
     answer(PG_DONE, &four);
+    assert_null(dead_letters_recent(letters)->why);
     now_ms += 10000;
     dead_letters_recent(letters);
     answer(PG_UNKNOWN, NULL);
+    check_why("did not answer");
     assert_int_equal(dead_letters_recent(letters)->n, 4);
     assert_int_equal(submitted, 2);
     now_ms += 10000;
     dead_letters_recent(letters);
     assert_int_equal(submitted, 3);
+}
+
+static void test_the_question_is_refused(void **state)
+{
+    const struct pg_result denied = {.message = "permission denied"};
+    const struct pg_result none = {rows, 0, 0, NULL};
+
+    (void)state;
+    dead_letters_recent(letters);
+    answer(PG_FAILED, &denied);
+    assert_false(dead_letters_recent(letters)->known);
+    check_why("permission denied");
+    now_ms += 10000;
+    dead_letters_recent(letters);
+    answer(PG_DONE, &none);
+    assert_true(dead_letters_recent(letters)->known);
+    assert_null(dead_letters_recent(letters)->why);
 }
 
 int main(void)
@@ -248,6 +285,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_at_most_every_10_s, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(test_postgres_away, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_the_question_is_refused, setup,
+                                        teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -183,8 +183,8 @@ static void test_status(void **state)
     assert_int_equal(st.second_look, 1);
 }
 
-/* Nothing is said to be synced that may not be, and a lag that is known is not
- * hidden. */
+/* Nothing is said to be synced that may not be, and what is not known of one kind
+ * is not hidden by what is known of the other. */
 static void test_status_where_one_kind_is_not_known(void **state)
 {
     struct flusher_status st;
@@ -200,10 +200,31 @@ static void test_status_where_one_kind_is_not_known(void **state)
         *known = (struct flusher_status){
             .through_us = 990, .stored_us = 980, .lag_us = 10};
         flushers_status(services, &st);
-        assert_int_equal(st.lag_us, 10);
+        assert_int_equal(st.lag_us, -1);
         assert_int_equal(st.through_us, 0);
         assert_int_equal(st.stored_us, 0);
         *known = (struct flusher_status){.lag_us = -1};
+    }
+}
+
+static void test_sums_of_what_is_not_known(void **state)
+{
+    struct flusher_status st;
+
+    (void)state;
+    for (int i = 0; i < EDGE_COUNT; i++) {
+        for (int j = 0; j < EDGE_COUNT; j++)
+            fakes[j].status = (struct flusher_status){.rows_dirty = 5,
+                                                      .owners_dirty = 5,
+                                                      .owners_on_record = 5,
+                                                      .batches = 5};
+        fakes[i].status.rows_dirty = fakes[i].status.owners_dirty = -1;
+        fakes[i].status.owners_on_record = fakes[i].status.batches = -1;
+        flushers_status(services, &st);
+        assert_int_equal(st.rows_dirty, -1);
+        assert_int_equal(st.owners_dirty, -1);
+        assert_int_equal(st.owners_on_record, -1);
+        assert_int_equal(st.batches, -1);
     }
 }
 
@@ -294,6 +315,7 @@ int main(void)
         cmocka_unit_test_setup(test_the_floor_is_the_highest, setup),
         cmocka_unit_test_setup(test_status, setup),
         cmocka_unit_test_setup(test_status_where_one_kind_is_not_known, setup),
+        cmocka_unit_test_setup(test_sums_of_what_is_not_known, setup),
         cmocka_unit_test_setup(test_a_drain_is_done_when_all_are, setup),
         cmocka_unit_test_setup(test_the_first_failure_is_the_answer, setup),
         cmocka_unit_test_setup(test_a_failure_after_the_others_were_done,

@@ -7,6 +7,8 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <math.h>
+
 #include "core/edge.h"
 #include "core/history.h"
 #include "core/metrics.h"
@@ -71,6 +73,19 @@ static void test_rates(void **state)
     assert_true(newest()->lag_s == 1.5);
 }
 
+static void test_what_is_not_known(void **state)
+{
+    (void)state;
+    metric_set(M_SYNC_LAG_FOLLOW, NAN);
+    metric_set(M_BACKLOG_ROWS_LIKE, NAN);
+    now_ms += HISTORY_STEP_MS;
+    history_tick(now_ms);
+    assert_true(isnan(newest()->lag_s));
+    assert_true(isnan(newest()->backlog));
+    metric_set(M_SYNC_LAG_FOLLOW, 0);
+    metric_set(M_BACKLOG_ROWS_LIKE, 0);
+}
+
 /* Requests are counted as they come, events as they are answered. */
 static void test_events_of_earlier_requests(void **state)
 {
@@ -131,6 +146,7 @@ int main(void)
         cmocka_unit_test(test_nothing_yet),
         cmocka_unit_test(test_the_first_sample),
         cmocka_unit_test(test_rates),
+        cmocka_unit_test(test_what_is_not_known),
         cmocka_unit_test(test_events_of_earlier_requests),
         cmocka_unit_test(test_a_clock_set_back),
         cmocka_unit_test(test_the_oldest_samples_go),

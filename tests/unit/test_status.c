@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,6 +16,7 @@
 #include "core/hottest.h"
 #include "core/metrics.h"
 #include "services/dead_letters.h"
+#include "services/standing.h"
 #include "services/status.h"
 
 struct fixture {
@@ -82,7 +84,7 @@ static void test_all_is_well(void **state)
                   "\"postgres\":{\"up\":true,\"state\":\"connected (2 of 2)\"},"
                   "\"flusher\":\"running\",");
     check_json(f, "\"hottest\":[],\"dead_letters\":{\"known\":false,"
-                  "\"total\":0,\"newest\":[]}}\n");
+                  "\"error\":null,\"total\":0,\"newest\":[]}}\n");
 }
 
 static void test_a_line_for_each_thing_missing(void **state)
@@ -133,7 +135,24 @@ static void test_kinds(void **state)
                   "\"owners_dirty\":5,\"owners_on_record\":6,"
                   "\"batches_in_flight\":7,\"lag_ms\":1500},"
                   "{\"kind\":\"follow\",\"changed\":0,\"same\":3,\"error\":4,");
-    check_json(f, "\"lag_ms\":-1}],");
+    check_json(f, "\"lag_ms\":null}],");
+}
+
+/* Before the first tick; and the samples of then. */
+static void test_what_is_not_known_is_null(void **state)
+{
+    struct fixture *f = *state;
+
+    for (int i = 0; i < EDGE_COUNT; i++)
+        standing_unknown(&f->status.kinds[i], edge_kinds[i]);
+    metric_set(M_SYNC_LAG_FOLLOW, NAN);
+    history_tick(1);
+    check_json(f, "\"backlog_rows\":null,\"owners_dirty\":null,"
+                  "\"owners_on_record\":null,\"batches_in_flight\":0,"
+                  "\"lag_ms\":null},");
+    check_json(f, "\"samples\":[[1,0.0,0.0,0.0,null,null]],");
+    metric_set(M_SYNC_LAG_FOLLOW, 0);
+    metric_set(M_BACKLOG_ROWS_FOLLOW, 0);
 }
 
 /* Shown as their clients spell them, not as they stand in keys. */
@@ -149,9 +168,11 @@ static void test_ids_are_escaped(void **state)
 static void test_dead_letters(void **state)
 {
     struct fixture *f = *state;
+    char why[] = "permission\ndenied";
 
     f->letters = (struct dead_letters_recent){
         .known = true,
+        .why = why,
         .total = 3,
         .n = 2,
         .items =
@@ -162,7 +183,8 @@ static void test_dead_letters(void **state)
               .reason = "new row\nviolates"},
              {.id = 2, .what = "COUNT +5 42", .sqlstate = "", .reason = ""}},
     };
-    check_json(f, "\"dead_letters\":{\"known\":true,\"total\":3,\"newest\":["
+    check_json(f, "\"dead_letters\":{\"known\":true,\"error\":"
+                  "\"permission\\ndenied\",\"total\":3,\"newest\":["
                   "{\"id\":3,\"what\":\"LIKE \\\"7\\\" 42\","
                   "\"sqlstate\":\"23514\","
                   "\"reason\":\"new row\\nviolates\",\"at_ms\":1700000000000},"
@@ -206,6 +228,7 @@ static void test_it_is_bounded(void **state)
     fill_history();
     f->status.redis = text;
     f->status.postgres = text;
+    f->letters.why = text;
     f->letters.n = DEAD_LETTERS_RECENT;
     for (int i = 0; i < DEAD_LETTERS_RECENT; i++)
         f->letters.items[i] = (struct dead_letter){.id = INT64_MAX,
@@ -225,6 +248,7 @@ int main(void)
         STATUS_TEST(test_all_is_well),
         STATUS_TEST(test_a_line_for_each_thing_missing),
         STATUS_TEST(test_kinds),
+        STATUS_TEST(test_what_is_not_known_is_null),
         STATUS_TEST(test_ids_are_escaped),
         STATUS_TEST(test_dead_letters),
         STATUS_TEST(test_it_is_bounded),
