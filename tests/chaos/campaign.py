@@ -39,7 +39,7 @@ class Screen:
 
     def step(self, text):
         if self.verbose:
-            print(f"  {text}", file=sys.stderr, flush=True)
+            self.tell(f"  {text}")
         elif self.is_terminal:
             self.put(f"{self.doing}  {text.strip()}")
 
@@ -52,15 +52,21 @@ class Screen:
         if self.is_terminal:
             self.put(self.doing)
         else:
-            print(f"{self.doing}  {case.title}", file=sys.stderr, flush=True)
+            self.tell(f"{self.doing}  {case.title}")
 
     def end(self, result):
         if self.is_terminal:
             print("\r\033[K", end="", file=sys.stderr, flush=True)
         mark = "FAILED" if result.violations else "ok"
-        print(f"{mark:<6} {self.doing:<32} {result.faults:>4} faults "
-              f"{result.acked:>6} acked  healed in {result.heal_s:.1f} s "
-              f"({result.seconds:.0f} s)", file=sys.stderr, flush=True)
+        self.tell(f"{mark:<6} {self.doing:<32} {result.faults:>4} faults "
+                  f"{result.acked:>6} acked  healed in {result.heal_s:.1f} s "
+                  f"({result.seconds:.0f} s)")
+        for check, text in result.violations[:2]:
+            self.tell(f"       {check}: {text}")
+
+    @staticmethod
+    def tell(text):
+        print(text[:300], file=sys.stderr, flush=True)
 
 
 def sums(results):
