@@ -10,7 +10,7 @@ set -eu
 cd "$(dirname "$0")/.."
 
 format() {
-    find daemon man tests/unit tests/fuzz -name '*.[ch]' \
+    find daemon man tests -name '*.[ch]' \
         -exec clang-format-19 --dry-run -Werror {} +
 }
 

@@ -81,8 +81,7 @@ ssize_t writev(int fd, const struct iovec *parts, int n)
 
 ssize_t pwrite(int fd, const void *data, size_t len, off_t at)
 {
-    return refused(fd, at, len) ? -1
-                                : syscall(SYS_pwrite64, fd, data, len, at);
+    return refused(fd, at, len) ? -1 : syscall(SYS_pwrite64, fd, data, len, at);
 }
 
 ssize_t pwritev(int fd, const struct iovec *parts, int n, off_t at)

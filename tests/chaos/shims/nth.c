@@ -88,9 +88,8 @@ ssize_t writev(int fd, const struct iovec *parts, int n)
 
 ssize_t send(int fd, const void *data, size_t len, int flags)
 {
-    return write_fails(fd)
-               ? -1
-               : syscall(SYS_sendto, fd, data, len, flags, NULL, 0);
+    return write_fails(fd) ? -1
+                           : syscall(SYS_sendto, fd, data, len, flags, NULL, 0);
 }
 
 ssize_t sendto(int fd, const void *data, size_t len, int flags,
