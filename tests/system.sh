@@ -372,6 +372,7 @@ once_more() {
         mode_is "644 root:root" $CONFIG
     quietly inside apt-get -q purge -y likesyncd
     check_now "a purge leaves nothing" no_trace
+    check "systemd has forgotten it" forgotten
     check_now "no unit failed" inside systemctl is-system-running -q
 }
 

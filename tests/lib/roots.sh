@@ -47,8 +47,8 @@ roots_begin() {
     (need_packages $ROOTS_PACKAGES) || cannot "lacks, of:" $ROOTS_PACKAGES
     # Not /tmp, which may be in memory, or mounted without devices.
     roots=$(mktemp -d /var/tmp/likesyncd-roots.XXXXXX)
-    trap roots_end EXIT
-    trap 'exit 130' HUP INT TERM
+    trap 'trap "" HUP INT PIPE TERM; roots_end' EXIT
+    trap 'exit 130' HUP INT PIPE TERM
 }
 
 # A script may have more to end first: its own roots_end calls roots_remove.

@@ -66,7 +66,6 @@ no_trace() {
         -iname '*likesync*' -print)
     left=$left$(inside getent passwd likesyncd || true)
     left=$left$(inside getent group likesync || true)
-    left=$left$(inside systemctl list-units --all --no-legend 'likesyncd*')
     [ -z "$left" ] || {
         say "left behind: $left"
         return 1
@@ -89,6 +88,10 @@ set_option() {
 
 config_has() {
     grep -q "$1" "$roots/booted$CONFIG${2-}"
+}
+
+forgotten() {
+    says "" inside systemctl list-units --all --no-legend 'likesyncd*'
 }
 
 # ---- load ----
