@@ -125,7 +125,10 @@ class Pipe:
             await self.send(dst, data[at:at + size])
             at += size
             mode.fire()
-            await asyncio.sleep(mode.args["pause"])
+            if mode.args["pause"]:
+                await self.until_changed(mode.args["pause"])
+            else:
+                await asyncio.sleep(0)
         if at < len(data):
             await self.gate()
             await self.forward(dst, data[at:])
