@@ -62,14 +62,16 @@ void fault_point(const char *name)
     static uint64_t to_stop;
     static uint64_t to_die;
     static bool is_told;
+    const char *term = getenv("LIKESYNCD_TERM");
 
     if (!is_armed(name))
         return;
     while (is_due(getenv("LIKESYNCD_HANG"), name, &to_hang))
         pause();
-    if (!is_told && is_due(getenv("LIKESYNCD_TERM"), name, &to_stop)) {
+    if (!is_told &&
+        is_due(term ? term : getenv("LIKESYNCD_STOP"), name, &to_stop)) {
         is_told = true;
-        raise(SIGTERM);
+        raise(term ? SIGTERM : SIGSTOP);
     }
     if (is_due(getenv("LIKESYNCD_FAULT"), name, &to_die))
         raise(SIGKILL);

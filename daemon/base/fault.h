@@ -5,6 +5,7 @@
  *   LIKESYNCD_FAULT    SIGKILL at a named point: `name`, or `name:n` from the
  *                      n-th passage on
  *   LIKESYNCD_TERM     the same, SIGTERM, once, and it goes on
+ *   LIKESYNCD_STOP     the same, SIGSTOP
  *   LIKESYNCD_HANG     the same, and it stays there for ever
  *   LIKESYNCD_AFTER    the name of a point that has to be passed before these begin
  *   LIKESYNCD_VARIANT  a daemon known to be wrong, for which a test of tests

@@ -351,10 +351,16 @@ class Run:
                       f"{watcher.checks} looks: {watcher.violations[:4]}")
 
     def check_answers(self, daemon):
-        """What a daemon says of all pairs is what PostgreSQL has."""
+        """What a daemon says of all pairs is what PostgreSQL has. Lists that
+        are being loaded are asked for again."""
+        def answered():
+            with contextlib.suppress(redis_py.ResponseError):
+                check_answers(daemon, self.pg)
+                self.check_pairs(daemon)
+                return True
+            return False
         try:
-            check_answers(daemon, self.pg)
-            self.check_pairs(daemon)
+            wait_for(answered, 60, "an answer to each read")
         except (Failed, redis_py.RedisError) as error:
             self.fail("answers", f"{daemon.dir.name}: {error}")
 

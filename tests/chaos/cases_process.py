@@ -10,7 +10,7 @@ import bed  # noqa: F401
 from case import case
 from harness import Failed
 from load import EVICT
-from servers import ROOT
+from servers import ROOT, process_state
 
 # The flow of a batch, which comes by many times a second.
 FLOW = ("claimed", "before_write", "write_sent", "committed", "before_ack",
@@ -156,3 +156,21 @@ def killed(run):
         daemon.kill9()
         run.wait(0, 0.1)
         daemon.start(wait=None)
+
+
+@case("stale", "one is stopped in front of its write until another has taken the"
+      " batch over and written newer rows", daemons=2)
+def stale(run):
+    daemon = run.daemons[0]
+    for _ in range(run.rounds(4)):
+        daemon.kill9()
+        run.fault("SIGSTOP in front of a write", repair=daemon.resume)
+        daemon.start(wait=None, env={
+            "LIKESYNCD_STOP": f"before_write:{run.random.randint(1, 5)}"})
+        run.until(lambda: process_state(daemon.pid) == "T", "SIGSTOP")
+        taken = run.daemons[1].metrics()["likesyncd_batches_taken_over_total"]
+        run.until(lambda: run.daemons[1].metrics()[
+            "likesyncd_batches_taken_over_total"] > taken, "a takeover")
+        run.load.wait_acked(300)
+        run.mend()
+        run.load.wait_each()

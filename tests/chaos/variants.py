@@ -33,7 +33,7 @@ VARIANTS = {
         "if n_rows > 0 then\n  put_on_record(batch, record)",
         "if n_rows > 0 then\n  call('HINCRBY', STATE, 'epoch', 1)"),
     "guard_removed": Variant(
-        "killed", ("time",), EDGE, "excluded.mtime > t.mtime", "true"),
+        "stale", ("time",), EDGE, "excluded.mtime > t.mtime", "true"),
     "counter_twice": Variant(
         "calm", ("exact",), EDGE, "p.like_count + excluded.like_count",
         "p.like_count + 2 * excluded.like_count"),
