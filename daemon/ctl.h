@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "ctl_conn.h"
 
@@ -104,9 +105,9 @@ const char *ctl_text(const struct resp_value *v, const char *name);
 /* Over the one before, and to the end of the line, which may have been longer. */
 void ctl_draw_bar(const char *what, int full, const char *fmt, ...)
     PRINTF_LIKE(3, 4);
-/* To standard output, with '?' for what would steer a terminal: ids and reasons hold
- * whatever others put there. */
-void ctl_print_plain(const char *text);
+/* As utf8_put_plain() makes it: what comes from backends, ids and reasons hold whatever
+ * others put there, and must not steer the terminal. */
+void ctl_print_plain(FILE *f, const char *text);
 /* A UTC time as people read it; "" for 0. */
 #define CTL_TIME_MAX 32
 void ctl_time(int64_t us, char out[CTL_TIME_MAX]);

@@ -27,7 +27,7 @@ static void print_summary(const struct resp_value *v)
                (long long)ctl_field(v, rows[i].field));
     if (ctl_text(v, "example")[0]) {
         printf("for example: ");
-        ctl_print_plain(ctl_text(v, "example"));
+        ctl_print_plain(stdout, ctl_text(v, "example"));
         printf("\n");
     }
 }

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/utf8.h"
+
 #define ANSWER_MS 10000
 
 int ctl_fail(struct ctl *ctl)
@@ -14,7 +16,9 @@ int ctl_fail(struct ctl *ctl)
     const char *why = buf_cstr(&ctl->why);
     bool locked = strncmp(why, "NOAUTH", 6) == 0;
 
-    fprintf(stderr, "likesyncctl: %s%s\n", why,
+    fputs("likesyncctl: ", stderr);
+    ctl_print_plain(stderr, why);
+    fprintf(stderr, "%s\n",
             locked ? " (give the password by --password-file FILE)" : "");
     return ctl->compares ? EXIT_UNKNOWN : EXIT_FAILED;
 }
@@ -78,29 +82,19 @@ void ctl_draw_bar(const char *what, int full, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(text, sizeof(text), fmt, ap);
     va_end(ap);
-    fprintf(stderr, "\r%s [%.*s%*s] %s\033[K", what, full,
-            "##############################", CTL_BAR - full, "", text);
+    fprintf(stderr, "\r%s [%.*s%*s] ", what, full,
+            "##############################", CTL_BAR - full, "");
+    ctl_print_plain(stderr, text);
+    fputs("\033[K", stderr);
 }
 
-/* A control character of one byte, or of two (U+0080 to U+009F); its length, or 0. */
-static size_t control_len(const char *s)
+void ctl_print_plain(FILE *f, const char *text)
 {
-    unsigned char c = (unsigned char)s[0];
-    unsigned char next = c == 0xc2 ? (unsigned char)s[1] : 0;
+    struct buf plain = {0};
 
-    if (c < ' ' || c == 0x7f)
-        return 1;
-    return next >= 0x80 && next <= 0x9f ? 2 : 0;
-}
-
-void ctl_print_plain(const char *text)
-{
-    while (*text) {
-        size_t n = control_len(text);
-
-        putchar(n > 0 ? '?' : *text);
-        text += n > 0 ? n : 1;
-    }
+    utf8_put_plain(&plain, text, SIZE_MAX);
+    fputs(buf_cstr(&plain), f);
+    buf_free(&plain);
 }
 
 void ctl_time(int64_t us, char out[CTL_TIME_MAX])

@@ -6,6 +6,14 @@
 #include "core/config_reader.h"
 #include "ctl.h"
 
+static void print_fault(const char *fault)
+{
+    printf("# The file cannot be used as it is now, neither for a reload nor "
+           "for a restart:\n# ");
+    ctl_print_plain(stdout, fault);
+    printf("\n");
+}
+
 static void print_head(const struct resp_value *v)
 {
     printf("# What likesyncd %s runs with. Its file: %s\n"
@@ -14,9 +22,7 @@ static void print_head(const struct resp_value *v)
            "# reload (SIGHUP).\n",
            ctl_text(v, "version"), ctl_text(v, "file"));
     if (ctl_text(v, "fault")[0])
-        printf("# The file cannot be used as it is now, neither for a reload "
-               "nor for a restart:\n# %s\n",
-               ctl_text(v, "fault"));
+        print_fault(ctl_text(v, "fault"));
 }
 
 static const char *mark_of(const struct resp_value *option)

@@ -31,9 +31,9 @@ static void print_letter(const struct resp_value *letter)
     ctl_time(ctl_field(letter, "refused_us"), refused);
     printf("%-8lld %s  %-5s  ", (long long)ctl_field(letter, "id"), refused,
            sqlstate[0] ? sqlstate : "-");
-    ctl_print_plain(ctl_text(letter, "what"));
+    ctl_print_plain(stdout, ctl_text(letter, "what"));
     printf("\n         ");
-    ctl_print_plain(ctl_text(letter, "reason"));
+    ctl_print_plain(stdout, ctl_text(letter, "reason"));
     printf("\n");
 }
 
@@ -87,7 +87,8 @@ int verb_deadletter_retry(struct ctl *ctl)
 
     if (ctl_ask(ctl, 3, words, &v) != 0)
         return EXIT_FAILED;
-    printf("%s\n", v.str ? v.str : "");
+    ctl_print_plain(stdout, v.str ? v.str : "");
+    printf("\n");
     resp_value_free(&v);
     return EXIT_DONE;
 }
@@ -157,7 +158,9 @@ int verb_deadletter_drop(struct ctl *ctl)
     }
     if (rc != 0 || (rc = ctl_ask(ctl, 3, words, &v)) != 0)
         return rc;
-    printf("dropped: %s\n", v.str ? v.str : "");
+    printf("dropped: ");
+    ctl_print_plain(stdout, v.str ? v.str : "");
+    printf("\n");
     resp_value_free(&v);
     return EXIT_DONE;
 }

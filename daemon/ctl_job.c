@@ -59,9 +59,10 @@ static void print_line(const struct resp_value *v, const char *says)
 {
     int64_t total = ctl_field(v, "total");
 
-    fprintf(stderr, "%s: %lld%%, %s\n", ctl_text(v, "phase"),
-            total > 0 ? (long long)(100 * ctl_field(v, "scanned") / total) : 0,
-            says);
+    fprintf(stderr, "%s: %lld%%, ", ctl_text(v, "phase"),
+            total > 0 ? (long long)(100 * ctl_field(v, "scanned") / total) : 0);
+    ctl_print_plain(stderr, says);
+    fputc('\n', stderr);
 }
 
 static void show(const struct ctl_job *job, const struct resp_value *v,

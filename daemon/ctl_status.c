@@ -11,7 +11,8 @@ static int print_simple(struct ctl *ctl, int n, const char *const *words)
 
     if (ctl_ask(ctl, n, words, &v) != 0)
         return EXIT_FAILED;
-    printf("%s\n", v.str ? v.str : "");
+    ctl_print_plain(stdout, v.str ? v.str : "");
+    printf("\n");
     resp_value_free(&v);
     return EXIT_DONE;
 }
@@ -62,14 +63,18 @@ static void print_time(const char *name, int64_t us)
 
 static void print_field(const char *name, const struct resp_value *value)
 {
-    if (value->type == RESP_T_NULL)
-        printf("%-*s unknown\n", NAME_WIDTH, name);
-    else if (value->type != RESP_T_INT)
-        printf("%-*s %s\n", NAME_WIDTH, name, value->str ? value->str : "");
-    else if (is_time(name))
+    if (value->type == RESP_T_INT && is_time(name)) {
         print_time(name, value->num);
+        return;
+    }
+    printf("%-*s ", NAME_WIDTH, name);
+    if (value->type == RESP_T_INT)
+        printf("%lld", (long long)value->num);
+    else if (value->type == RESP_T_NULL)
+        printf("unknown");
     else
-        printf("%-*s %lld\n", NAME_WIDTH, name, (long long)value->num);
+        ctl_print_plain(stdout, value->str ? value->str : "");
+    printf("\n");
 }
 
 static void print_fields(const struct resp_value *v)

@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/utf8.h"
 #include "core/edge.h"
 #include "ctl.h"
 #include "ctl_screen.h"
@@ -175,23 +176,27 @@ static void put_since(struct buf *out, int64_t s)
         buf_printf(out, "%d min %d s", (int)(s / 60), (int)(s % 60));
 }
 
+static void put_backend(struct buf *out, const char *name, const char *text)
+{
+    buf_puts(out, name);
+    utf8_put_plain(out, text, SIZE_MAX);
+    buf_putc(out, '\n');
+}
+
 static void put_state(const struct top *t, struct buf *out)
 {
     const struct resp_value *v = &t->now.v;
     char through[CTL_TIME_MAX];
 
-    ctl_time(ctl_field(v, "synced_through_us"), through);
     buf_printf(out, "likesyncd %s, instance %s, up ", ctl_text(v, "version"),
                ctl_text(v, "instance"));
     put_since(out, ctl_field(v, "uptime_s"));
-    buf_printf(out,
-               "\n\n"
-               "flusher         %s\n"
-               "redis           %s\n"
-               "postgres        %s\n"
-               "synced through  %s\n\n",
-               ctl_text(v, "flusher"), ctl_text(v, "redis"),
-               ctl_text(v, "postgres"), through[0] ? through : "nothing yet");
+    buf_printf(out, "\n\nflusher         %s\n", ctl_text(v, "flusher"));
+    put_backend(out, "redis           ", ctl_text(v, "redis"));
+    put_backend(out, "postgres        ", ctl_text(v, "postgres"));
+    ctl_time(ctl_field(v, "synced_through_us"), through);
+    buf_printf(out, "synced through  %s\n\n",
+               through[0] ? through : "nothing yet");
 }
 
 static void put_rest(const struct top *t, struct buf *out)
@@ -210,9 +215,11 @@ static void draw(struct top *t)
 {
     struct buf out = {0};
 
-    if (!t->connected)
-        buf_printf(&out, "NO ANSWER: %s; what follows is from before\n",
-                   buf_cstr(&t->ctl->why));
+    if (!t->connected) {
+        buf_puts(&out, "NO ANSWER: ");
+        utf8_put_plain(&out, buf_cstr(&t->ctl->why), SIZE_MAX);
+        buf_puts(&out, "; what follows is from before\n");
+    }
     if (t->now.at_ms > 0) {
         put_state(t, &out);
         put_table(t, &out);
@@ -231,12 +238,18 @@ static void print_head(void)
            "waiting", "on record", "lag s", "state");
 }
 
+static void print_backend(const char *name, const char *text)
+{
+    if (strncmp(text, "connected", 9) == 0)
+        return;
+    printf("; %s: ", name);
+    ctl_print_plain(stdout, text);
+}
+
 static void print_line(const struct top *t)
 {
     const struct resp_value *v = &t->now.v;
     char now[CTL_TIME_MAX], text[FIGURE_MAX];
-    const char *redis = ctl_text(v, "redis");
-    const char *postgres = ctl_text(v, "postgres");
 
     ctl_time(clock_realtime_us(), now);
     printf("%s %10s", now, plain(rate(t, "events"), text));
@@ -245,10 +258,8 @@ static void print_line(const struct top *t)
     printf(" %10s", plain(ctl_field(v, "owners_on_record"), text));
     printf(" %8s  %s", seconds(ctl_field(v, "lag_ms"), text),
            ctl_text(v, "flusher"));
-    if (strncmp(redis, "connected", 9) != 0)
-        printf("; redis: %s", redis);
-    if (strncmp(postgres, "connected", 9) != 0)
-        printf("; postgres: %s", postgres);
+    print_backend("redis", ctl_text(v, "redis"));
+    print_backend("postgres", ctl_text(v, "postgres"));
     printf("\n");
     fflush(stdout);
 }

@@ -44,7 +44,7 @@ static void print_examples(const struct resp_value *v)
     for (size_t i = 0; i + 1 < v->n_items; i += 2) {
         if (!v->items[i].str || strcmp(v->items[i].str, "example") != 0)
             continue;
-        ctl_print_plain(v->items[i + 1].str ? v->items[i + 1].str : "");
+        ctl_print_plain(stdout, v->items[i + 1].str ? v->items[i + 1].str : "");
         printf("\n");
     }
 }

@@ -11,17 +11,11 @@
 #include "core/hottest.h"
 #include "core/metrics.h"
 #include "services/dead_letters.h"
-#include "services/flushers.h"
 #include "services/html.h"
 #include "services/status.h"
 
 #define PLAIN_TEXT "text/plain; charset=utf-8"
 #define FADE_TICKS 60 /* seconds */
-
-static double uptime_s(const struct daemon *d)
-{
-    return (double)(clock_monotonic_ms() - d->commands.started_ms) / 1000;
-}
 
 /* They grow also while nothing is told. */
 static void set_lags(const struct daemon *d)
@@ -39,7 +33,7 @@ static int render_metrics(void *arg, struct buf *body)
 {
     struct daemon *d = arg;
 
-    metric_set(M_UPTIME, uptime_s(d));
+    metric_set(M_UPTIME, daemon_uptime_s(d));
     set_lags(d);
     metric_set(M_REDIS_RECONNECTS, (double)redis_reconnects(d->redis));
     metric_set(M_PG_RECONNECTS, (double)pg_reconnects(d->pg));
@@ -55,29 +49,11 @@ static int render_health(void *arg, struct buf *body)
     return 200;
 }
 
-static void status_take(const struct daemon *d, struct status *s)
-{
-    *s = (struct status){
-        .instance = d->instance,
-        .now_us = clock_realtime_us(),
-        .uptime_s = uptime_s(d),
-        .stopping = d->stopping,
-        .redis_open = recovery_is_open(d->recovery),
-        .redis = status_redis(&d->services[0]),
-        .pg_up = pg_is_up(d->pg),
-        .postgres = pg_state_text(d->pg),
-        .post_type = d->services[EDGE_LIKE].engine.owner_type,
-        .hottest = d->services[EDGE_LIKE].hottest,
-    };
-    for (int i = 0; i < EDGE_COUNT; i++)
-        flusher_status(d->services[i].flusher, &s->kinds[i]);
-}
-
 static int render_ready(void *arg, struct buf *body)
 {
     struct status s;
 
-    status_take(arg, &s);
+    daemon_status_take(arg, &s);
     if (status_missing(&s, body) > 0)
         return 503;
     buf_puts(body, "ready\n");
@@ -89,7 +65,7 @@ static int render_status(void *arg, struct buf *body)
     struct daemon *d = arg;
     struct status s;
 
-    status_take(d, &s);
+    daemon_status_take(d, &s);
     s.dead_letters = dead_letters_recent(d->dead_letters);
     status_json(&s, body);
     return 200;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What the files of the daemon share: daemon.c (start and end),
- * daemon_status.c (what systemd is told), daemon_stop.c (SIGTERM),
+ * daemon_status.c (how it is, and telling systemd), daemon_stop.c (SIGTERM),
  * daemon_parts.c (services and backends, and who tells whom), daemon_server.c
  * (the server), daemon_sockets.c (where it listens), daemon_http.c (pages),
  * daemon_reload.c (SIGHUP), daemon_tls.c (certificates for Redis). */
@@ -16,6 +16,7 @@
 #include "services/commands.h"
 #include "services/recovery.h"
 #include "services/service.h"
+#include "services/status.h"
 
 struct daemon {
     uv_loop_t loop;
@@ -67,6 +68,9 @@ void daemon_finish(struct daemon *d, int exit_status);
 /* daemon_status.c */
 void daemon_status_start(struct daemon *d);
 void daemon_status(struct daemon *d); /* tells it now */
+/* All but the dead letters, which may take a question to PostgreSQL. */
+void daemon_status_take(const struct daemon *d, struct status *s);
+double daemon_uptime_s(const struct daemon *d);
 
 /* daemon_stop.c */
 void daemon_stop(struct daemon *d, int signum);

@@ -3,7 +3,6 @@
  * libsystemd. */
 #include "adapters/notify.h"
 
-#include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,8 +11,9 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/utf8.h"
 
-#define STATUS_MAX      256
+#define STATUS_MAX      1024
 #define LOG_INTERVAL_MS 60000
 
 static void send_state(const char *state)
@@ -45,22 +45,14 @@ void notify_stopping(void)
     send_state("STOPPING=1");
 }
 
-/* A newline would start another assignment. */
-void notify_status(const char *fmt, ...)
+void notify_status(const char *text)
 {
-    static const char name[] = "STATUS=";
-    char state[sizeof(name) + STATUS_MAX];
-    va_list args;
+    struct buf state = {0};
 
-    memcpy(state, name, sizeof(name));
-    va_start(args, fmt);
-    vsnprintf(state + sizeof(name) - 1, STATUS_MAX, fmt, args);
-    va_end(args);
-    for (char *c = state; *c; c++) {
-        if (*c == '\n')
-            *c = ' ';
-    }
-    send_state(state);
+    buf_puts(&state, "STATUS=");
+    utf8_put_plain(&state, text, STATUS_MAX);
+    send_state(buf_cstr(&state));
+    buf_free(&state);
 }
 
 void notify_watchdog(void)

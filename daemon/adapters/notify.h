@@ -9,7 +9,7 @@
 void notify_ready(void);
 void notify_reloading(void); /* with MONOTONIC_USEC; notify_ready() ends it */
 void notify_stopping(void);
-void notify_status(const char *fmt, ...) PRINTF_LIKE(1, 2);
+void notify_status(const char *text); /* as utf8_put_plain() makes it */
 void notify_watchdog(void);
 /* How often notify_watchdog should be called: half of WATCHDOG_USEC; 0 off. */
 unsigned notify_watchdog_ms(void);

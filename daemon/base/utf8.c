@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "base/utf8.h"
 
+#include <string.h>
+
 size_t utf8_char_len(const char *text, size_t len)
 {
     const unsigned char *s = (const unsigned char *)text;
@@ -33,4 +35,37 @@ size_t utf8_char_len(const char *text, size_t len)
             return 0;
     }
     return n;
+}
+
+static size_t plain_one(struct buf *out, const char *s, size_t len)
+{
+    size_t n = utf8_char_len(s, len);
+    unsigned char c = (unsigned char)s[0];
+
+    if (strchr("\n\r\t", c))
+        buf_putc(out, ' ');
+    else if (n == 0 || c < ' ' || c == 0x7f ||
+             (c == 0xc2 && (unsigned char)s[1] < 0xa0))
+        buf_putc(out, '?');
+    else
+        buf_append(out, s, n);
+    return n > 0 ? n : 1;
+}
+
+/* Each step appends as many bytes as it takes, or fewer. */
+void utf8_put_plain(struct buf *out, const char *text, size_t max)
+{
+    size_t len = strlen(text);
+    size_t end = 0;
+
+    while (end < len) {
+        size_t n = utf8_char_len(text + end, len - end);
+
+        n = n > 0 ? n : 1;
+        if (n > max - end)
+            break;
+        end += plain_one(out, text + end, len - end);
+    }
+    if (end < len)
+        buf_puts(out, "...");
 }

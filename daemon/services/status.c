@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "core/history.h"
 #include "core/hottest.h"
 #include "core/json.h"
@@ -29,11 +30,8 @@ const char *status_redis(const struct service *s)
 /* What a backend said may have more lines than one. */
 static void put_line(struct buf *out, const char *name, const char *text)
 {
-    size_t len = strnlen(text, TEXT_SHOWN);
-
     buf_puts(out, name);
-    for (size_t i = 0; i < len; i++)
-        buf_putc(out, (unsigned char)text[i] < ' ' ? ' ' : text[i]);
+    utf8_put_plain(out, text, TEXT_SHOWN);
     buf_putc(out, '\n');
 }
 

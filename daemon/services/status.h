@@ -27,6 +27,7 @@ struct status {
     const char *postgres;
     enum id_type post_type;
     struct flusher_status kinds[EDGE_COUNT];
+    struct flusher_status all;     /* of all kinds */
     const struct hottest *hottest; /* posts */
     const struct dead_letters_recent *dead_letters;
 };
@@ -38,6 +39,12 @@ const char *status_redis(const struct service *s);
 /* Appends one line for each thing that is missing; returns how many there are,
  * 0 when all is as it should be. */
 size_t status_missing(const struct status *s, struct buf *out);
+
+/* Appends one line for `systemctl status`, of at most STATUS_LINE_MAX bytes (a test
+ * checks it): what is away comes first, since a terminal cuts at its width, and each
+ * part is there however much a backend says. */
+#define STATUS_LINE_MAX 768
+void status_line(const struct status *s, struct buf *out);
 
 /* Appends an object of JSON of at most STATUS_JSON_MAX bytes (a test checks it).
  *   ready, missing [text], version, instance, now_ms, uptime_s

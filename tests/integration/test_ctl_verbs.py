@@ -9,9 +9,11 @@ import pty
 import re
 import select
 import signal
+import socket
 import struct
 import subprocess
 import termios
+import threading
 
 import pytest
 
@@ -235,6 +237,75 @@ def test_top_names_what_is_away(bed, redis, pg):
                      out.splitlines()[1])
 
 
+class Crafted(threading.Thread):
+    """In place of a daemon: answers each request with the same, in which a backend
+    speaks to the terminal."""
+    EVIL = "connected \x1b]0;gone\x07\x9b2J\x7f\nöl \udcff"
+    PLAIN = "connected ?]0;gone??2J? öl ?"
+
+    def __init__(self, path, reply):
+        super().__init__(daemon=True)
+        self.admin_socket = path
+        self.reply = reply.encode(errors="surrogateescape")
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(str(path))
+        self.listener.listen()
+        self.start()
+
+    def run(self):
+        while True:
+            connection = self.listener.accept()[0]
+            while connection.recv(65536):
+                connection.sendall(self.reply)
+
+
+def crafted_map(**fields):
+    texts = [text for pair in fields.items() for text in pair]
+    return f"*{len(texts)}\r\n" + "".join(
+        f"${len(t.encode(errors='surrogateescape'))}\r\n{t}\r\n"
+        for t in texts)
+
+
+@pytest.fixture
+def crafted(tmp_path):
+    evil = Crafted.EVIL
+    return Crafted(tmp_path / "s", crafted_map(
+        redis=evil, postgres=evil.replace("connected", "refused"),
+        flusher="running", dropped=evil))
+
+
+def test_nothing_of_a_backend_steers_the_terminal(crafted):
+    plain = Crafted.PLAIN
+    for verb in ("status",), ("top", "-n", "1", "-i", "100"):
+        code, out, err = ctl(crafted, *verb)
+        assert (code, err) == (0, "")
+        assert plain.replace("connected", "refused") in out
+        assert not re.search(r"[^\n -~ö]", out), repr(out)
+    with terminal(crafted, "top") as top:
+        top.see(re.escape(plain))
+        shown = top.screens()[-1]
+        assert not re.search(r"[^ -~ö]", "".join(shown)), shown
+
+
+def test_nothing_of_an_error_steers_the_terminal(tmp_path):
+    evil = Crafted.EVIL.replace("\n", " ")
+    crafted = Crafted(tmp_path / "s", f"-ERR {evil}\r\n")
+    for verb in ("status", "top", "ping", "drain", "verify", "config"):
+        code, out, err = ctl(crafted, verb)
+        assert (code != 0, out, err) == \
+            (True, "", f"likesyncctl: ERR {Crafted.PLAIN}\n")
+
+
+@pytest.mark.parametrize("verb", [("ping",), ("deadletter", "retry", "1"),
+                                  ("deadletter", "drop", "1", "--yes")])
+def test_nothing_of_a_reply_steers_the_terminal(tmp_path, verb):
+    evil = Crafted.EVIL.replace("\n", " ")
+    crafted = Crafted(tmp_path / "s", f"+{evil}\r\n")
+    code, out, err = ctl(crafted, *verb)
+    assert (code, err) == (0, "")
+    assert out.removeprefix("dropped: ") == f"{Crafted.PLAIN}\n"
+
+
 def test_top_without_a_daemon_fails(slow):
     slow.kill9()
     code, out, err = ctl(slow, "top", "-n", "1")
@@ -303,7 +374,7 @@ def test_letters_hold_any_text(daemon, pg):
     assert letter["reason"] == reason and letter["post"] == "4 2"
     # Nothing of it reaches a terminal as control characters.
     out = ctl(daemon, "deadletter", "list")[1]
-    assert 'a "b" \\ <c> é ?[31m??\n' in out and "\x1b" not in out
+    assert 'a "b" \\ <c> é ?[31m  \n' in out and "\x1b" not in out
 
 
 def test_a_letter_is_tried_again(letters, pg):

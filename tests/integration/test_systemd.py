@@ -7,7 +7,9 @@ import shlex
 import shutil
 import signal
 import socket
+import struct
 import subprocess
+import threading
 import time
 
 import pytest
@@ -143,6 +145,46 @@ def test_status_tells_of_dead_letters(bed, manager, redis, pg):
     daemon.wait_up(daemon.ready)
     daemon.client().execute_command("LIKE", 7, 13)
     manager.wait("STATUS", "; 1 dead letter$")
+    # Those there are, whoever refused them.
+    pg.query("INSERT INTO sync_dead_letter (kind, batch_id, owner_id, reason)"
+             " SELECT 'like', n, '42', 'why' FROM generate_series(1, 1203) n")
+    manager.wait("STATUS", "; 1,204 dead letters$")
+    pg.query("DELETE FROM sync_dead_letter")
+    manager.wait("STATUS", r"; backlog 0 rows, \d+\.\d s$",
+                 len(manager.messages))
+
+
+class Wordy(threading.Thread):
+    """In place of PostgreSQL: says to everybody why it does not let him in, in
+    Latin-1 and at length."""
+
+    def __init__(self, directory):
+        super().__init__(daemon=True)
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(f"{directory}/.s.PGSQL.5432")
+        self.listener.listen()
+        self.start()
+
+    def run(self):
+        fields = b"SFATAL\0VFATAL\0C57P03\0M" + b"\xe9\x1b" + \
+            "é".encode() * 500 + b"\0\0"
+        while True:
+            connection = self.listener.accept()[0]
+            connection.recv(65536)
+            connection.sendall(b"E" + struct.pack("!I", len(fields) + 4) + fields)
+            connection.close()
+
+
+def test_status_has_all_parts_whatever_a_backend_says(bed, manager, redis, pg):
+    Wordy(bed.dir)
+    daemon = start_under(manager, bed, redis, pg,
+                         postgres_conninfo=f"host={bed.dir} dbname=d user=u")
+    # One that is not UTF-8 would be dropped.
+    manager.wait("STATUS", r"^postgres: .*\? é+\.\.\.; redis: connected; "
+                           r"backlog 0 rows")
+    daemon.admin().execute_command("FLUSHER", "PAUSE")
+    manager.wait("STATUS", r"é\.\.\.; redis: connected; backlog 0 rows, .*; "
+                           r"flusher paused$")
 
 
 def test_status_comes_with_ready(bed, manager, redis, pg):

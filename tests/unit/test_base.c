@@ -25,6 +25,7 @@
 #include "base/map.h"
 #include "base/mem.h"
 #include "base/num.h"
+#include "base/utf8.h"
 
 /* A fixed sequence: what fails once fails again. */
 static uint64_t test_rng = UINT64_C(0x9e3779b97f4a7c15);
@@ -481,6 +482,41 @@ static void test_num_format_time(void **state)
     }
 }
 
+/* ---- utf8 ---- */
+
+static void check_plain(const char *text, size_t max, const char *expected)
+{
+    struct buf b = {0};
+
+    utf8_put_plain(&b, text, max);
+    assert_string_equal(buf_cstr(&b), expected);
+    buf_free(&b);
+}
+
+static void test_utf8_put_plain(void **state)
+{
+    (void)state;
+    check_plain("", 0, "");
+    check_plain("caf\xc3\xa9 \xf0\x9f\x91\x8d \xc2\xa0", SIZE_MAX,
+                "caf\xc3\xa9 \xf0\x9f\x91\x8d \xc2\xa0");
+    check_plain("a\n\tb\r", SIZE_MAX, "a  b ");
+    check_plain("\033[31m\007\177\xc2\x9b", SIZE_MAX, "?[31m???");
+    check_plain("\x9b\xe9t\xe9 \xc3", SIZE_MAX, "??t? ?"); /* Latin-1 */
+}
+
+static void test_utf8_put_plain_cuts_between_characters(void **state)
+{
+    (void)state;
+    check_plain("abc", 3, "abc");
+    check_plain("abcd", 3, "abc...");
+    check_plain("ab\xc3\xa9", 4, "ab\xc3\xa9");
+    check_plain("ab\xc3\xa9", 3, "ab...");
+    check_plain("\xe2\x82\xac\xe2\x82\xac", 5, "\xe2\x82\xac...");
+    check_plain("\xc3", 0, "...");
+    check_plain("ab\xc3", 3, "ab?");
+    check_plain("ab\033cd", 3, "ab?...");
+}
+
 /* ---- backoff and random ---- */
 
 static void test_backoff_bounds(void **state)
@@ -744,6 +780,8 @@ int main(void)
         cmocka_unit_test(test_num_time),
         cmocka_unit_test(test_num_format_grouped),
         cmocka_unit_test(test_num_format_time),
+        cmocka_unit_test(test_utf8_put_plain),
+        cmocka_unit_test(test_utf8_put_plain_cuts_between_characters),
         cmocka_unit_test(test_backoff_bounds),
         cmocka_unit_test(test_backoff_extremes),
         cmocka_unit_test(test_random),

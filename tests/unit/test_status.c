@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/utf8.h"
 #include "core/history.h"
 #include "core/hottest.h"
 #include "core/metrics.h"
@@ -70,6 +71,13 @@ static void check_json(struct fixture *f, const char *holds)
     status_json(&f->status, &f->out);
     if (!strstr(buf_cstr(&f->out), holds))
         fail_msg("no %s in %s", holds, buf_cstr(&f->out));
+}
+
+static void check_line(struct fixture *f, const char *line)
+{
+    buf_clear(&f->out, SIZE_MAX);
+    status_line(&f->status, &f->out);
+    assert_string_equal(buf_cstr(&f->out), line);
 }
 
 static void test_all_is_well(void **state)
@@ -242,10 +250,116 @@ static void test_it_is_bounded(void **state)
 
 #define STATUS_TEST(t) cmocka_unit_test_setup_teardown(t, setup, teardown)
 
+/* ---- the line for systemd ---- */
+
+static void test_line(void **state)
+{
+    struct fixture *f = *state;
+    struct status *s = &f->status;
+
+    s->all.lag_us = 90000;
+    check_line(f, "redis: connected; postgres: connected (2 of 2); "
+                  "backlog 0 rows, 0.1 s");
+    s->all = (struct flusher_status){
+        .lag_us = -1, .rows_dirty = 1, .batches = 1, .paused = true};
+    check_line(f, "redis: connected; postgres: connected (2 of 2); backlog 1 "
+                  "row, age unknown; 1 batch under way; flusher paused");
+    s->all = (struct flusher_status){
+        .lag_us = 3600000000, .rows_dirty = 1204, .batches = 2};
+    s->stopping = true;
+    check_line(f, "stopping; redis: connected; postgres: connected (2 of 2); "
+                  "backlog 1,204 rows, 3,600 s; 2 batches under way");
+}
+
+static void test_line_of_what_is_not_known(void **state)
+{
+    struct fixture *f = *state;
+
+    f->status.all = (struct flusher_status){
+        .lag_us = -1, .rows_dirty = -1, .batches = -1, .paused = true};
+    check_line(f, "redis: connected; postgres: connected (2 of 2); backlog "
+                  "unknown; flusher paused");
+}
+
+/* A connection to Redis that may not be used does not put PostgreSQL first. */
+static void test_line_begins_with_what_is_away(void **state)
+{
+    struct fixture *f = *state;
+    struct status *s = &f->status;
+
+    s->pg_up = false;
+    s->postgres = "refused";
+    check_line(f, "postgres: refused; redis: connected; backlog 0 rows, 0.0 s");
+    s->redis_open = false;
+    s->redis = "its policy evicts";
+    check_line(f, "redis: its policy evicts; postgres: refused; "
+                  "backlog 0 rows, 0.0 s");
+}
+
+static void test_line_has_the_dead_letters_of_the_table(void **state)
+{
+    struct fixture *f = *state;
+
+#define START                                                                  \
+    "redis: connected; postgres: connected (2 of 2); "                         \
+    "backlog 0 rows, 0.0 s"
+    metric_set(M_DEAD_LETTERS, 2);
+    check_line(f, START "; 2 dead letters since the start");
+    f->letters.known = true;
+    check_line(f, START);
+    f->letters.total = 1;
+    check_line(f, START "; 1 dead letter");
+    f->letters.total = DEAD_LETTERS_COUNTED + 1;
+    check_line(f, START "; more than 10,000 dead letters");
+    metric_set(M_DEAD_LETTERS, 0);
+#undef START
+}
+
+/* However much the backends say, the rest is there, and it is UTF-8. */
+static void test_line_is_bounded(void **state)
+{
+    struct fixture *f = *state;
+    struct status *s = &f->status;
+    char text[2000];
+
+    for (size_t i = 0; i < sizeof(text); i += 2)
+        memcpy(text + i, i % 6 ? "\xc3\xa9" : "x\n", 2);
+    text[sizeof(text) - 1] = '\0';
+    s->redis = text;
+    s->postgres = text;
+    s->stopping = true;
+    s->all = (struct flusher_status){.lag_us = INT64_MAX,
+                                     .rows_dirty = INT64_MAX,
+                                     .batches = INT64_MAX,
+                                     .paused = true};
+    f->letters =
+        (struct dead_letters_recent){.known = true, .total = INT64_MAX};
+    status_line(s, &f->out);
+    assert_true(f->out.len > 400 && f->out.len <= STATUS_LINE_MAX);
+    for (size_t at = 0; at < f->out.len;) {
+        size_t n = utf8_char_len(f->out.data + at, f->out.len - at);
+
+        assert_true(n > 0 && (unsigned char)f->out.data[at] >= ' ');
+        at += n;
+    }
+    assert_non_null(strstr(buf_cstr(&f->out), "stopping; redis: x"));
+    assert_non_null(strstr(buf_cstr(&f->out), "...; postgres: x"));
+    assert_non_null(strstr(buf_cstr(&f->out),
+                           "...; backlog 9,223,372,036,854,775,807 rows, "
+                           "9,223,372,036,854 s; 9,223,372,036,854,775,807 "
+                           "batches under way; flusher paused; more than "
+                           "10,000 dead letters"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         STATUS_TEST(test_all_is_well),
+        STATUS_TEST(test_line),
+        STATUS_TEST(test_line_of_what_is_not_known),
+        STATUS_TEST(test_line_begins_with_what_is_away),
+        STATUS_TEST(test_line_has_the_dead_letters_of_the_table),
+        STATUS_TEST(test_line_is_bounded),
         STATUS_TEST(test_a_line_for_each_thing_missing),
         STATUS_TEST(test_kinds),
         STATUS_TEST(test_what_is_not_known_is_null),
