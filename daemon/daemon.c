@@ -91,6 +91,7 @@ struct daemon *daemon_new(struct options *options, const char *path)
 
     d->options = options;
     d->path = path;
+    d->http_fd = -1;
     uv_loop_init(&d->loop);
     daemon_services_start(d);
     signals_start(d);

@@ -48,6 +48,7 @@ struct daemon {
     struct auth *auth; /* owned */
     struct commands commands;
     struct server *server;
+    int http_fd;       /* a socket that was passed for it, or -1 */
     struct http *http; /* NULL: off */
     unsigned ticks;    /* of the status timer */
     struct timer *status;
@@ -90,7 +91,10 @@ MUST_CHECK int daemon_listen(struct daemon *d);
 /* Lets clients in if both backends are there now. */
 void daemon_admit(struct daemon *d);
 
-/* daemon_http.c: 0, or -1 with the reason logged. */
+/* daemon_http.c: takes a socket that was passed for HTTP. 0, or -1 with the reason in
+ * why. */
+MUST_CHECK int daemon_http_take(struct daemon *d, int fd, struct buf *why);
+/* 0, or -1 with the reason logged. */
 MUST_CHECK int daemon_http_start(struct daemon *d);
 /* For what the status page shows of the last minutes; each second. */
 void daemon_http_tick(struct daemon *d);

@@ -34,8 +34,10 @@ static int take(struct daemon *d, int fd, const char *name, struct buf *why)
     bool admin = strcmp(name, "admin") == 0;
     struct address a;
 
+    if (strcmp(name, "metrics") == 0)
+        return daemon_http_take(d, fd, why);
     if (!admin && strcmp(name, "listen") != 0) {
-        buf_puts(why, "expected FileDescriptorName=listen, or admin");
+        buf_puts(why, "expected FileDescriptorName=listen, admin or metrics");
         return -1;
     }
     if (server_take(d->server, fd, admin, &a, why) != 0)

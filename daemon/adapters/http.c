@@ -7,6 +7,7 @@
 #include "adapters/http.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <microhttpd.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -19,6 +20,7 @@
 #include <unistd.h>
 #include <uv.h>
 
+#include "adapters/server.h"
 #include "adapters/timer.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -40,6 +42,7 @@ struct http {
     size_t n_routes;
     void *arg; /* ref */
     unsigned max_connections;
+    bool is_local; /* on a loopback address */
     struct log_limit log_limit;
     bool complained; /* the library has, in this run */
 };
@@ -104,10 +107,25 @@ static enum MHD_Result respond_route(const struct http *h,
 {
     struct buf body = {0};
     int status = route->render(h->arg, &body);
-    enum MHD_Result rc = respond(connection, status, route, &body);
+    enum MHD_Result rc = respond(
+        connection, status, status == MHD_HTTP_OK ? route : &plain_text, &body);
 
     buf_free(&body);
     return rc;
+}
+
+/* A browser says by what name it was sent here; what says none is no browser. */
+static bool is_misdirected(const struct http *h,
+                           struct MHD_Connection *connection,
+                           const struct http_route *route)
+{
+    const char *host;
+
+    if (!route->guarded || !h->is_local)
+        return false;
+    host = MHD_lookup_connection_value(connection, MHD_HEADER_KIND,
+                                       MHD_HTTP_HEADER_HOST);
+    return host && !address_is_no_name(host);
 }
 
 /* Called once with the headers and again for the answer. An answer to the first
@@ -139,6 +157,10 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *connection,
     route = find_route(h, url);
     if (!route)
         return respond_text(connection, MHD_HTTP_NOT_FOUND, "not found\n");
+    if (is_misdirected(h, connection, route))
+        return respond_text(connection, MHD_HTTP_MISDIRECTED_REQUEST,
+                            "expected an IP address or localhost in the "
+                            "address or, from a proxy, in the header Host\n");
     return respond_route(h, connection, route);
 }
 
@@ -260,7 +282,7 @@ static int open_listener(const struct addrinfo *ai)
     return -1;
 }
 
-static int listen_on(const struct address *a, struct buf *why)
+int http_listen(const struct address *a, struct buf *why)
 {
     struct addrinfo *list;
     int fd;
@@ -297,7 +319,14 @@ unsigned http_max_connections(void)
     return share < MIN_CONNECTIONS ? MIN_CONNECTIONS : (unsigned)share;
 }
 
-struct http *http_new(struct uv_loop_s *loop, const struct address *a,
+static bool is_at_loopback(int fd)
+{
+    struct address a;
+
+    return !passed_inspect(fd, &a) && address_is_local(&a);
+}
+
+struct http *http_new(struct uv_loop_s *loop, int fd,
                       const struct http_route *routes, size_t n_routes,
                       void *arg, struct buf *why)
 {
@@ -308,11 +337,9 @@ struct http *http_new(struct uv_loop_s *loop, const struct address *a,
     h->n_routes = n_routes;
     h->arg = arg;
     h->max_connections = http_max_connections();
-    h->listen_fd = listen_on(a, why);
-    if (h->listen_fd < 0) {
-        free(h);
-        return NULL;
-    }
+    h->listen_fd = fd;
+    h->is_local = is_at_loopback(fd);
+    fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK); /* a passed one */
     h->daemon = start_daemon(h);
     if (!h->daemon) {
         buf_puts(why, "libmicrohttpd does not start");

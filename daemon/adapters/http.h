@@ -3,6 +3,7 @@
 #ifndef ADAPTERS_HTTP_H
 #define ADAPTERS_HTTP_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/buf.h"
@@ -17,16 +18,22 @@ struct http_route {
     const char *content_type;
     const char
         *policy; /* Content-Security-Policy; NULL: nothing may be loaded */
-    /* Fills body; returns the HTTP status. */
+    /* On a loopback address not to be read by the pages of others: who asks for
+     * it by a name, but for localhost, gets 421. */
+    bool guarded;
+    /* Fills body; returns the HTTP status. Other than 200 it is plain text. */
     int (*render)(void *arg, struct buf *body);
 };
 
 /* How many connections at a time: 64, fewer where descriptors are few. */
 unsigned http_max_connections(void);
 
-/* Listens on a TCP address (numeric host or `localhost`). NULL with the reason
- * in why. routes outlives it. Each connection is idle at most 10 s. */
-struct http *http_new(struct uv_loop_s *loop, const struct address *a,
+/* Listens on a TCP address (numeric host or `localhost`). The descriptor, or -1
+ * with the reason in why. */
+MUST_CHECK int http_listen(const struct address *a, struct buf *why);
+/* Serves what comes to fd, which listens, and is its own then. NULL with the
+ * reason in why. routes outlives it. Each connection is idle at most 10 s. */
+struct http *http_new(struct uv_loop_s *loop, int fd,
                       const struct http_route *routes, size_t n_routes,
                       void *arg, struct buf *why);
 void http_free(struct http *h); /* NULL is allowed */

@@ -53,8 +53,7 @@ static const char *take_host(const struct sockaddr *sa, socklen_t len,
     return NULL;
 }
 
-/* NULL, or what is wrong with it. */
-static const char *inspect(int fd, struct address *a)
+const char *passed_inspect(int fd, struct address *a)
 {
     struct sockaddr_storage ss = {.ss_family = AF_UNSPEC};
     socklen_t len = sizeof(ss);
@@ -78,7 +77,7 @@ static const char *inspect(int fd, struct address *a)
 int server_take(struct server *s, int fd, bool admin, struct address *a_r,
                 struct buf *why)
 {
-    const char *fault = inspect(fd, a_r);
+    const char *fault = passed_inspect(fd, a_r);
     struct listener *l;
     int rc;
 
@@ -218,8 +217,15 @@ void server_log_taken(const struct server *s)
         if (!l->passed)
             continue;
         format(l, text, sizeof(text));
-        log_info("server", "%s for %s comes from the service manager%s", text,
-                 l->admin ? "admins" : "clients",
-                 l->listed ? "" : ", though the configuration has it not");
+        if (l->listed)
+            log_info("server", "%s for %s comes from the service manager", text,
+                     l->admin ? "admins" : "clients");
+        else
+            log_warn("server",
+                     "%s for %s is open: it comes from the service manager, "
+                     "though server.%slisten has it not (to close it: "
+                     "systemctl edit likesyncd%s.socket)",
+                     text, l->admin ? "admins" : "clients",
+                     l->admin ? "admin_" : "", l->admin ? "-admin" : "");
     }
 }

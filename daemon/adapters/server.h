@@ -74,6 +74,9 @@ struct server_config {
 
 struct server *server_new(struct uv_loop_s *loop,
                           const struct server_config *c);
+/* The address of a socket that listens and was passed to us. NULL, or what is wrong
+ * with it. */
+const char *passed_inspect(int fd, struct address *a_r);
 /* Takes a socket that listens already and is somebody else's; its file is never
  * touched. Clients, not admins, wait in its queue until server_admit(). To be called before server_listen. 0 with its address in *a_r, or -1
  * with the reason in why. */

@@ -73,6 +73,29 @@ bool address_is_host(const char *s)
     return *s && (is_host_name(s) || is_ipv6(s));
 }
 
+static bool is_ip_or_localhost(const char *s)
+{
+    struct in_addr in4;
+
+    return strcasecmp(s, "localhost") == 0 || inet_pton(AF_INET, s, &in4) == 1;
+}
+
+bool address_is_no_name(const char *host)
+{
+    bool bracketed = host[0] == '[';
+    const char *from = host + bracketed;
+    size_t len = strcspn(from, bracketed ? "]" : ":");
+    const char *rest = from + len + (bracketed && from[len]);
+    char text[INET6_ADDRSTRLEN];
+
+    if (len >= sizeof(text) || (bracketed && rest[-1] != ']') ||
+        (*rest && *rest != ':') || rest[strspn(rest, ":0123456789")])
+        return false;
+    memcpy(text, from, len);
+    text[len] = '\0';
+    return bracketed ? is_ipv6(text) : is_ip_or_localhost(text);
+}
+
 static const char *parse_host(const char *s, size_t len, struct address *a)
 {
     bool bracketed = len >= 2 && s[0] == '[' && s[len - 1] == ']';

@@ -28,6 +28,10 @@ MUST_CHECK int address_parse(const char *s, struct address *a_r,
                              const char **why_r);
 /* A host name or an IP address, as `host` above is. */
 bool address_is_host(const char *s);
+/* Is what an HTTP client says it asks (`host` or `host:port`) an IP address or
+ * `localhost`? A web page that wants to be taken for us asks for a name of its own,
+ * which it has pointed at us. */
+bool address_is_no_name(const char *host);
 /* Writes the canonical spelling into out, at most size bytes with the NUL. */
 void address_format(const struct address *a, char *out, unsigned size);
 /* Unix sockets, 127.0.0.0/8, ::1 and `localhost`. Other names are not, since

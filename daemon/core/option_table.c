@@ -93,10 +93,11 @@ static const char *check_server_name(const char *value)
 const struct option OPTION_TABLE[] = {
     {FIELD("server", "listen", listen),
      ADDRESSES("unix:/run/likesyncd/likesyncd.sock tcp:127.0.0.1:6480", 1),
-     .help = "where clients connect"},
+     .help = "where clients connect; what likesyncd.socket has is open, too, "
+             "also when it is taken out here: systemctl edit likesyncd.socket"},
     {FIELD("server", "admin_listen", admin_listen),
      ADDRESSES("unix:/run/likesyncd/admin.sock", 0),
-     .help = "where likesyncctl connects"},
+     .help = "where likesyncctl connects; with likesyncd-admin.socket likewise"},
     {FIELD("server", "password_file", password_file), STRING(""),
      .check = secret_check,
      .help = "file with the password of clients, or credential:NAME "
@@ -257,6 +258,10 @@ const struct option OPTION_TABLE[] = {
      .check = check_metrics_listen,
      .help = "IP:port of /metrics, /healthz, /readyz and a status page, which "
              "ask for no password; empty is off"},
+    {FIELD("metrics", "page", metrics_page), ENUM("yes", NO_YES),
+     .reloadable = true,
+     .help = "the status page / and /status.json, which show ids; no where "
+             "others may read /metrics"},
 
     {FIELD("log", "level", log_level), ENUM("info", LOG_LEVELS),
      .reloadable = true, .help = "how much is logged"},

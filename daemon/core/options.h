@@ -95,6 +95,7 @@ struct options {
     int64_t flush_ledger_keep_s; /* ledger_keep: how long a ledger row stays */
 
     char *metrics_listen; /* metrics.listen; owned, "" off; address of HTTP */
+    int64_t metrics_page; /* 1: / and /status.json */
     int64_t log_level;    /* log.level: enum log_level */
 };
 

@@ -170,8 +170,19 @@ def test_passed_ones_that_are_not_configured_are_used_too(bed, redis, pg,
     log = daemon.log_text()
     for address in (f"unix:{daemon.dir}/more", f"tcp:127.0.0.1:{port}",
                     f"unix:@likesyncd-test-{os.getpid()}-{port}"):
-        assert f"{address} for clients comes from the service manager, " \
-               "though the configuration has it not\n" in log
+        assert re.search(
+            r" warn +server: " + re.escape(
+                f"{address} for clients is open: it comes from the service "
+                "manager, though server.listen has it not (to close it: "
+                "systemctl edit likesyncd.socket)\n"), log), log
+
+
+def test_what_to_do_for_admins(bed, redis, pg, sockets):
+    daemon = Activated(bed, redis, pg, sockets,
+                       lambda d, s: s.unix("admin", d.dir / "more"))
+    assert f"unix:{daemon.dir}/more for admins is open: it comes from the " \
+        "service manager, though server.admin_listen has it not (to close " \
+        "it: systemctl edit likesyncd-admin.socket)\n" in daemon.log_text()
 
 
 @pytest.mark.parametrize("family, host", [
@@ -226,7 +237,7 @@ def passed_file(daemon, held):
 @pytest.mark.parametrize("make, expected", [
     (lambda d, s: s.unix("likesyncd.socket", d.socket),
      r'socket "likesyncd.socket" of the service manager \(3\): expected '
-     r"FileDescriptorName=listen, or admin"),
+     r"FileDescriptorName=listen, admin or metrics"),
     (passed_datagram, "(3): not a stream socket"),
     (passed_file, "(3): not a stream socket"),
     (passed_deaf, "(3): not a socket that listens"),
@@ -240,6 +251,13 @@ def passed_file(daemon, held):
     # The rule for addresses in the configuration.
     (lambda d, s: s.tcp("listen", "0.0.0.0", harness.free_port()),
      "is not loopback: expected server.password_file to be set"),
+    # HTTP.
+    (lambda d, s: s.unix("metrics", d.dir / "m"),
+     'socket "metrics" of the service manager (3): HTTP listens on TCP only'),
+    (lambda d, s: [s.tcp("metrics", "127.0.0.1", harness.free_port())
+                   for _ in range(2)],
+     'socket "metrics" of the service manager (4): expected one socket for '
+     "HTTP"),
     (lambda d, s: s.tcp("admin", "::", harness.free_port(), socket.AF_INET6),
      "is not loopback: expected server.password_file to be set"),
 ])
@@ -305,6 +323,65 @@ def test_who_waits_is_told_when_redis_stays_away(activated, redis):
     with activated.admin() as admin:        # at once
         assert admin.ping()
     assert waiting.recv(100).startswith(b"-UNAVAILABLE")
+
+
+# ---- HTTP ----
+
+def metrics_port(daemon):
+    return int(daemon.options["metrics_listen"].rpartition(":")[2])
+
+
+def make_metrics(daemon, sockets):
+    make_both(daemon, sockets)
+    sockets.tcp("metrics", "127.0.0.1", metrics_port(daemon))
+
+
+def scrape(daemon, path=b"/healthz"):
+    """A connection with a request under way."""
+    connection = socket.create_connection(
+        ("127.0.0.1", metrics_port(daemon)), timeout=30)
+    connection.sendall(b"GET %s HTTP/1.1\r\nHost: localhost\r\n"
+                       b"Connection: close\r\n\r\n" % path)
+    return connection
+
+
+def whole(connection):
+    with contextlib.closing(connection):
+        return connection.makefile("rb").read()
+
+
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
+def test_who_asks_by_http_meanwhile_waits_too(bed, redis, pg, sockets, end):
+    daemon = Activated(bed, redis, pg, sockets, make_metrics)
+    assert f"http: tcp:127.0.0.1:{metrics_port(daemon)} comes from the " \
+        "service manager\n" in daemon.log_text()
+    for _ in range(2):
+        daemon.signal(end)
+        daemon.wait_exit()
+        waiting = [scrape(daemon) for _ in range(100)]  # more than at a time
+        daemon.start()
+        for connection in waiting:
+            text = whole(connection)
+            assert text.startswith(b"HTTP/1.1 200 ") and text.endswith(b"ok\n")
+
+
+def test_a_passed_socket_stands_for_metrics_listen(bed, redis, pg, sockets):
+    """And is judged as it would be."""
+    port = harness.free_port()
+
+    def make(daemon, held):
+        make_both(daemon, held)
+        held.tcp("metrics", "0.0.0.0", port)
+
+    daemon = Activated(bed, redis, pg, sockets, make, metrics_listen="")
+    log = daemon.log_text()
+    assert re.search(rf" warn +http: tcp:0\.0\.0\.0:{port} is open: it comes "
+                     "from the service manager, in place of metrics.listen "
+                     r"\(to close it: systemctl disable --now "
+                     r"likesyncd-metrics.socket\)\n", log), log
+    assert f"tcp:0.0.0.0:{port} is not loopback" in log
+    daemon.options["metrics_listen"] = f"127.0.0.1:{port}"
+    assert whole(scrape(daemon)).startswith(b"HTTP/1.1 200 ")
 
 
 class Caller(threading.Thread):

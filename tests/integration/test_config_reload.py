@@ -47,6 +47,7 @@ OTHER = {
     "flush.interval_ms": "70", "flush.batch_rows": "4000",
     "flush.claim_rows": "400", "flush.lease_ms": "14000",
     "flush.ledger_keep": "7200", "metrics.listen": None,
+    "metrics.page": "no",
     "log.level": "debug",
 }
 

@@ -22,11 +22,11 @@ ROW = re.compile(r'(likesyncd_[a-z_]+)'
                  r' (-?[0-9]+(?:\.[0-9]+)?|NaN)$')
 
 
-def ask(daemon, method, path, body=None):
+def ask(daemon, method, path, body=None, **headers):
     host, _, port = daemon.options["metrics_listen"].rpartition(":")
     connection = http.client.HTTPConnection(host, int(port), timeout=10)
     with contextlib.closing(connection):
-        connection.request(method, path, body)
+        connection.request(method, path, body, headers)
         response = connection.getresponse()
         return response.status, response.headers, response.read().decode()
 
@@ -218,6 +218,59 @@ def test_other_paths_and_methods(daemon):
         for path in ("/", "/metrics", "/healthz"):
             status, headers, _ = ask(daemon, method, path, b"x=1")
             assert (status, headers["Allow"]) == (405, "GET, HEAD"), method
+
+
+DATA = ("/", "/status.json", "/metrics")
+OTHERS = ("/healthz", "/readyz")
+
+
+def test_pages_of_others_cannot_read_it(daemon):
+    """Their own name may point at 127.0.0.1, in the browser of whoever runs it."""
+    for path in DATA:
+        status, headers, text = ask(daemon, "GET", path, Host="evil.example")
+        assert status == 421 and headers["Content-Type"].startswith("text/plain")
+        assert "expected an IP address or localhost" in text
+        for host in ("localhost:9480", "127.0.0.1", "[::1]:80"):
+            assert ask(daemon, "GET", path, Host=host)[0] == 200
+    for path in OTHERS:
+        assert ask(daemon, "GET", path, Host="balanced.example")[0] == 200
+
+
+def test_the_page_may_be_off(bed, redis, pg):
+    daemon = bed.daemon(redis, pg, metrics_page="no",
+                        metrics_listen=f"0.0.0.0:{harness.free_port()}")
+    for path in DATA[:2]:
+        status, headers, text = ask(daemon, "GET", path)
+        assert (status, text) == (404, "not here: metrics.page = no\n")
+        assert headers["Content-Type"].startswith("text/plain")
+    for path in (DATA[2], *OTHERS):
+        assert ask(daemon, "GET", path, Host="any.example")[0] == 200
+    daemon.write_config(metrics_page="yes")
+    daemon.sighup()
+    wait_for(lambda: ask(daemon, "GET", "/status.json")[0] == 200,
+             what="the page")
+
+
+OPEN = {"yes": "/ and /status.json, which show ids (unless metrics.page = no), "
+               "and /metrics are open to whoever reaches it\n",
+        "no": "/metrics is open to whoever reaches it\n"}
+
+
+@pytest.mark.parametrize("page", OPEN)
+def test_it_says_what_is_open_to_others(bed, redis, pg, page):
+    port = harness.free_port()
+    daemon = bed.daemon(redis, pg, metrics_listen=f"0.0.0.0:{port}",
+                        metrics_page=page)
+    assert re.search(r" warn +http: " + re.escape(
+        f"tcp:0.0.0.0:{port} is not loopback: {OPEN[page]}"),
+        daemon.log_text()), daemon.log_text()
+
+
+def test_nothing_is_open_on_loopback(bed, redis, pg):
+    for host in ("127.0.0.1", "localhost", "[::1]"):
+        daemon = bed.daemon(redis, pg,
+                            metrics_listen=f"{host}:{harness.free_port()}")
+        assert "loopback" not in daemon.log_text()
 
 
 def test_head_is_get_without_its_body(daemon):

@@ -461,6 +461,7 @@ def installed(tmp_path_factory):
 # As systemd loads them: a template by the name of an instance.
 UNITS = {name: name.replace("@.", "@one.") for name in (
     "likesyncd.service", "likesyncd.socket", "likesyncd-admin.socket",
+    "likesyncd-metrics.socket",
     "likesyncd@.service", "likesyncd@.socket", "likesyncd-admin@.socket")}
 SERVICES = [name for name in UNITS if name.endswith(".service")]
 
@@ -611,6 +612,18 @@ def test_the_socket_units_are_as_the_defaults(installed, name, option, prefix):
     assert unit["Service"] == "likesyncd.service"
     assert name in service["Wants"][0].split()
     assert name in service["Also"].split()
+
+
+def test_the_socket_of_http_is_as_the_default(installed):
+    unit = settings(read_unit(installed, "likesyncd-metrics.socket"))
+    printed = run([harness.BUILD / "likesyncd", "--print-config", "-c",
+                   "/dev/null"])
+    assert unit["ListenStream"] == re.search(
+        r"^\[metrics\]\n(?:#.*\n)*listen = (.*)$", printed, re.M)[1]
+    assert unit["FileDescriptorName"] == "metrics"
+    assert unit["Service"] == "likesyncd.service"
+    # Only who wants it has it.
+    assert "metrics" not in read_unit(installed, "likesyncd.service")
 
 
 def test_an_instance_differs_from_the_one_service_by_its_names(installed):

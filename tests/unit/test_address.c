@@ -150,11 +150,50 @@ static void test_format_is_bounded(void **state)
     assert_memory_equal(out, "tcp:\0##", 8);
 }
 
+static void test_no_name(void **state)
+{
+    static const char *const good[] = {
+        "127.0.0.1", "127.0.0.1:9480", "localhost", "LocalHost:80",
+        "[::1]",     "[::1]:9480",     "8.8.8.8:1", "localhost:"};
+    static const char *const bad[] = {"",
+                                      ":9480",
+                                      "evil.example",
+                                      "127.0.0.1.evil",
+                                      "127.0.0.1x",
+                                      "127.1",
+                                      "localhost.evil:1",
+                                      "localhost.",
+                                      "::1",
+                                      "[::1",
+                                      "[::1]x",
+                                      "[localhost]",
+                                      "[127.0.0.1]",
+                                      "[]",
+                                      "localhost:80x",
+                                      "a@127.0.0.1",
+                                      "127.0.0.1:80@evil.example",
+                                      "[::1]evil.example:80"};
+    char lengthy[2000];
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(good); i++)
+        assert_true(address_is_no_name(good[i]));
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++)
+        if (address_is_no_name(bad[i]))
+            fail_msg("%s", bad[i]);
+    memset(lengthy, '1', sizeof(lengthy));
+    lengthy[sizeof(lengthy) - 1] = '\0';
+    assert_false(address_is_no_name(lengthy));
+    lengthy[0] = '[';
+    assert_false(address_is_no_name(lengthy));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_good),
         cmocka_unit_test(test_bad),
+        cmocka_unit_test(test_no_name),
         cmocka_unit_test(test_lengths),
         cmocka_unit_test(test_format_is_bounded),
     };

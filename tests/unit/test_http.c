@@ -63,10 +63,11 @@ static int render_nothing(void *arg, struct buf *body)
 }
 
 static const struct http_route routes[] = {
-    {"/hello", "text/x-hello", "default-src 'self'", render_hello},
-    {"/ill", "text/plain", NULL, render_ill},
-    {"/big", "text/plain", NULL, render_big},
-    {"/nothing", "text/plain", NULL, render_nothing},
+    {"/hello", "text/x-hello", "default-src 'self'", false, render_hello},
+    {"/guarded", "text/x-hello", NULL, true, render_hello},
+    {"/ill", "text/x-ill", NULL, true, render_ill},
+    {"/big", "text/plain", NULL, false, render_big},
+    {"/nothing", "text/plain", NULL, false, render_nothing},
 };
 
 static int setup(void **state)
@@ -76,7 +77,8 @@ static int setup(void **state)
     struct buf why = {0};
 
     assert_int_equal(uv_loop_init(&f->loop), 0);
-    f->http = http_new(&f->loop, &a, routes, ARRAY_LEN(routes), f, &why);
+    f->http = http_new(&f->loop, http_listen(&a, &why), routes,
+                       ARRAY_LEN(routes), f, &why);
     if (!f->http)
         fail_msg("%s", buf_cstr(&why));
     *state = f;
@@ -168,7 +170,8 @@ static void test_routes(void **state)
     check(*state, "GET /hello" HOST, "HTTP/1.1 200 ",
           "\r\nContent-Type: text/x-hello\r\n", "hello\n");
     check(*state, "GET /hello?x=1" HOST, "HTTP/1.1 200 ", "", "hello\n");
-    check(*state, "GET /ill" HOST, "HTTP/1.1 503 ", "", "redis: away\n");
+    check(*state, "GET /ill" HOST, "HTTP/1.1 503 ",
+          "\r\nContent-Type: text/plain; charset=utf-8\r\n", "redis: away\n");
     check(*state, "GET /nothing" HOST, "HTTP/1.1 200 ",
           "\r\nContent-Length: 0\r\n", "");
     check(*state, "GET /hello/" HOST, "HTTP/1.1 404 ", "", "not found\n");
@@ -185,6 +188,51 @@ static void test_content_security_policy(void **state)
           "redis: away\n");
     check(*state, "GET /x" HOST, "HTTP/1.1 404 ", POLICY "'none'; ",
           "not found\n");
+}
+
+/* The page of another site may have its own name point at us. */
+static void test_names_are_refused(void **state)
+{
+    static const char asked[] = "GET %s HTTP/1.1\r\nHost: %s\r\n\r\n";
+    static const char *const good[] = {"127.0.0.1", "LOCALHOST:9480",
+                                       "[::1]:9480", "10.0.0.1"};
+    static const char *const bad[] = {"evil.example", "evil.example:9480",
+                                      "localhost.evil.example", "127.0.0.1.x",
+                                      ""};
+    struct fixture *f = *state;
+    char request[200];
+
+    for (size_t i = 0; i < ARRAY_LEN(good); i++) {
+        snprintf(request, sizeof(request), asked, "/guarded", good[i]);
+        check(f, request, "HTTP/1.1 200 ", "", "hello\n");
+    }
+    check(f, "GET /guarded HTTP/1.0\r\n\r\n", "HTTP/1.1 200 ", "", "hello\n");
+    f->n_rendered = 0;
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        snprintf(request, sizeof(request), asked, "/guarded", bad[i]);
+        check(f, request, "HTTP/1.1 421 ", "",
+              "expected an IP address or localhost in the address or, from a "
+              "proxy, in the header Host\n");
+    }
+    assert_int_equal(f->n_rendered, 0);
+    snprintf(request, sizeof(request), asked, "/hello", bad[0]);
+    check(f, request, "HTTP/1.1 200 ", "", "hello\n");
+}
+
+/* Where others may come by any name anyway, they may. */
+static void test_names_are_taken_at_other_addresses(void **state)
+{
+    struct fixture *f = *state;
+    struct address any = {.kind = ADDRESS_TCP, .host = "0.0.0.0"};
+    struct buf why = {0};
+
+    http_free(f->http);
+    f->http = http_new(&f->loop, http_listen(&any, &why), routes,
+                       ARRAY_LEN(routes), f, &why);
+    assert_non_null(f->http);
+    check(f, "GET /guarded HTTP/1.1\r\nHost: likes.example\r\n\r\n",
+          "HTTP/1.1 200 ", "", "hello\n");
+    buf_free(&why);
 }
 
 static void test_head_has_no_body(void **state)
@@ -353,13 +401,13 @@ static void test_refusals_say_why(void **state)
     struct buf why = {0};
 
     used.port = http_port(f->http);
-    assert_null(http_new(&f->loop, &used, routes, 1, f, &why));
+    assert_int_equal(http_listen(&used, &why), -1);
     assert_non_null(strstr(buf_cstr(&why), "Address already in use"));
     buf_clear(&why, 0);
-    assert_null(http_new(&f->loop, &name, routes, 1, f, &why));
+    assert_int_equal(http_listen(&name, &why), -1);
     assert_non_null(strstr(buf_cstr(&why), "example.org"));
     buf_clear(&why, 0);
-    assert_null(http_new(&f->loop, &file, routes, 1, f, &why));
+    assert_int_equal(http_listen(&file, &why), -1);
     assert_non_null(strstr(buf_cstr(&why), "TCP"));
     buf_free(&why);
 }
@@ -371,6 +419,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         HTTP_TEST(test_routes),
         HTTP_TEST(test_content_security_policy),
+        HTTP_TEST(test_names_are_refused),
+        HTTP_TEST(test_names_are_taken_at_other_addresses),
         HTTP_TEST(test_head_has_no_body),
         HTTP_TEST(test_other_methods),
         HTTP_TEST(test_keep_alive_and_large_bodies),

@@ -135,6 +135,7 @@ static const char DEFAULTS[] =
     "ledger_keep = 86400\n"
     "[metrics]\n"
     "listen = 127.0.0.1:9480\n"
+    "page = yes\n"
     "[log]\n"
     "level = info\n";
 
