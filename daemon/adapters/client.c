@@ -7,8 +7,9 @@
  *
  * Failure modes: too many requests under way or too much unsent output → not
  * read until half of it is gone (PAUSED). More than the hard limit unsent →
- * closed. End of input, QUIT or a protocol error → the replies under way leave,
- * then closed (DRAINING). Read or write error, an attack → closed at once. */
+ * closed. End of input, QUIT or a protocol error → the replies under way leave
+ * (DRAINING), then closed; but who may still be sending is heard for a while
+ * (LINGERING). Read or write error, an attack → closed at once. */
 #include "adapters/server_internal.h"
 
 #include "core/metrics.h"
@@ -20,14 +21,19 @@
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf);
 static void on_read(uv_stream_t *stream, ssize_t nread, const uv_buf_t *buf);
 
+static bool is_read(enum client_state state)
+{
+    return state == CLIENT_READING || state == CLIENT_LINGERING;
+}
+
 void client_set_state(struct client *c, enum client_state state)
 {
     enum client_state old = c->state;
 
     c->state = state;
-    if (state == CLIENT_READING)
+    if (is_read(state))
         uv_read_start(&c->u.stream, on_alloc, on_read);
-    else if (old == CLIENT_READING)
+    else if (is_read(old))
         uv_read_stop(&c->u.stream);
 }
 
@@ -245,7 +251,9 @@ static void on_read(uv_stream_t *stream, ssize_t nread, const uv_buf_t *buf)
 {
     struct client *c = stream->data;
 
-    if (nread > 0) {
+    if (c->state == CLIENT_LINGERING) {
+        client_linger_on(c, nread);
+    } else if (nread > 0) {
         client_take(c, buf->base, (size_t)nread);
         client_count_memory(c);
         server_fit_memory(c->server);
@@ -331,6 +339,6 @@ void client_turn(struct client *c)
         client_resume(c);
     else if (c->state == CLIENT_DRAINING && c->n_requests == 0 &&
              client_unsent(c) == 0)
-        client_close(c, END_LEFT);
+        client_finish(c);
     client_count_memory(c);
 }

@@ -146,8 +146,10 @@ void request_done(struct request *rq)
 void request_close_after(struct request *rq)
 {
     rq->close_after = true;
-    if (rq->client)
-        client_drain(rq->client);
+    if (!rq->client)
+        return;
+    rq->client->lingers = true;
+    client_drain(rq->client);
 }
 
 struct session *request_session(struct request *rq)

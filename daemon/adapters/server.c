@@ -144,8 +144,14 @@ void server_stop_listening(struct server *s)
 
 void server_finish_clients(struct server *s)
 {
-    LIST_FOREACH_SAFE(node, &s->clients)
-        client_drain(LIST_ENTRY(node, struct client, node));
+    LIST_FOREACH_SAFE(node, &s->clients) {
+        struct client *c = LIST_ENTRY(node, struct client, node);
+
+        if (c->state == CLIENT_LINGERING)
+            client_close(c, END_LEFT);
+        else
+            client_drain(c);
+    }
 }
 
 void server_release(struct server *s)

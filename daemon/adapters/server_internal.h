@@ -93,9 +93,10 @@ struct listener {
 
 enum client_state {
     CLIENT_READING,
-    CLIENT_PAUSED,   /* too much under way or unsent: not read */
-    CLIENT_DRAINING, /* no more requests: send the replies, then close */
-    CLIENT_CLOSED    /* waits for libuv's close callback */
+    CLIENT_PAUSED,    /* too much under way or unsent: not read */
+    CLIENT_DRAINING,  /* no more requests: send the replies, then close */
+    CLIENT_LINGERING, /* they are sent: what still comes is thrown away */
+    CLIENT_CLOSED     /* waits for libuv's close callback */
 };
 
 struct client {
@@ -123,6 +124,8 @@ struct client {
     uint64_t authed_ms;    /* when it was last seen authenticated, or came */
     int64_t n_before_auth; /* requests */
     enum client_end end;   /* decided while it still gets its replies */
+    bool lingers;          /* the end is ours: it may still be sending */
+    size_t lingered_bytes; /* thrown away */
 };
 
 struct request {
@@ -180,6 +183,10 @@ void server_fit_memory(struct server *s);
 /* client_end.c */
 void client_on_closed(uv_handle_t *handle);
 void client_close(struct client *c, enum client_end end);
+/* It has its last reply. */
+void client_finish(struct client *c);
+/* Something came from a client that lingers, as libuv says. */
+void client_linger_on(struct client *c, ssize_t nread);
 /* Closes it when it has been silent, or not authenticated, for too long. */
 void client_check_time(struct client *c);
 

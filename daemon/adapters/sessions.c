@@ -58,7 +58,7 @@ void session_usage(const struct session *s, struct session_usage *u_r)
     *u_r = (struct session_usage){
         .fd = -1,
         .is_unix = c->u.handle.type == UV_NAMED_PIPE,
-        .closing = c->state == CLIENT_DRAINING,
+        .closing = c->state == CLIENT_DRAINING || c->state == CLIENT_LINGERING,
         .reads = c->state == CLIENT_READING,
         .writes = c->sending.len > 0,
         .idle_ms = uv_now(c->server->loop) - c->active_ms,

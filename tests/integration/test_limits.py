@@ -3,6 +3,7 @@
 are served. (test_server_limits.c has the fine points.)"""
 import contextlib
 import signal
+import socket
 
 import pytest
 
@@ -344,3 +345,20 @@ def test_not_resp(start, sent, reason):
         wire.send(sent)
         ends(wire)
     assert closed(daemon, reason) == 1
+
+
+def test_who_sends_on_reads_why_it_ends(start):
+    """Over TCP, where a socket that is closed with something unread resets the
+    connection."""
+    daemon = start(tcp=True)
+    with socket.create_connection(("127.0.0.1", daemon.port), 30) as client:
+        client.sendall(b"PING\r\n*x\r\n")
+        wait_for(lambda: closed(daemon, "protocol") == 1, what="the end")
+        for _ in range(100):
+            client.sendall(bytes(1000))
+        replies = client.makefile("rb").read()
+    assert replies.startswith(b"+PONG\r\n-ERR Protocol error: ")
+    assert replies.count(b"\r\n") == 2
+    wait_for(lambda: daemon.metrics()["likesyncd_clients"] == 0,
+             what="its end")
+    assert closed(daemon, "protocol") == 1
