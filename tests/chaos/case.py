@@ -14,8 +14,8 @@ A case is a function that breaks things while the load runs. It is declared so:
 
 What it may declare (see Case): how many daemons and clients, settings of the
 three servers, links="redis pg clients" (a fault proxy on each of these, one per
-daemon), a pooler, evict, answers, reads, pause and timeout of the clients, sentences that may be
-answered, a check of memory.
+daemon), a pooler, another way to start PostgreSQL, evict, answers, reads, pause and
+timeout of the clients, sentences that may be answered, a check of memory.
 
 What a run offers:
 
@@ -91,6 +91,7 @@ class Case:
     pg: dict = dataclasses.field(default_factory=dict)      # postgresql.conf
     links: str = ""
     pooler: bool = False        # a PgBouncer in front of PostgreSQL: run.pool
+    postgres: object = None     # of the run: starts another one, as start_pg does
     start: str = "go"           # or "held"
     evict: bool = True
     reads: bool = True
@@ -225,8 +226,7 @@ class Run:
     def start(self):
         case = self.case
         self.redis = self.bed.redis(**{**REDIS, **case.redis})
-        self.cluster = self.bed.postgres(**case.pg)
-        self.pg = self.cluster.create_database()
+        self.pg = (case.postgres or Run.start_pg)(self)
         self.pg.psql("-f", bed.HERE / "audit.sql")
         self.pg.query("ALTER ROLE likesyncd SET"
                       " idle_in_transaction_session_timeout = '300ms'")
@@ -243,16 +243,22 @@ class Run:
             evict=self.redis if case.evict else None, reads=case.reads)
         self.watcher = harness.I1Watcher(self.pg, pause=0.05)
 
+    def start_pg(self):
+        """Sets `cluster`, and returns the database."""
+        self.cluster = self.bed.postgres(**self.case.pg)
+        return self.cluster.create_database()
+
     def start_daemon(self, n):
         options = {**DAEMON, **self.case.daemon}
         redis = self.put_link("redis", n, self.redis.socket)
         options["redis_address"] = f"unix:{redis}"
-        front, port = (self.pool, PORT) if self.case.pooler else \
-            (self.cluster, self.cluster.port)
-        pg = self.put_link("pg", n, front.dir / f".s.PGSQL.{port}")
-        options["postgres_conninfo"] = \
-            f"host={pg.parent} port={port} dbname={self.pg.name} " \
-            f"user={DAEMON_ROLE}"
+        if self.case.pooler or "pg" in self.case.links.split():
+            front, port = (self.pool, PORT) if self.case.pooler else \
+                (self.cluster, self.cluster.port)
+            pg = self.put_link("pg", n, front.dir / f".s.PGSQL.{port}")
+            options["postgres_conninfo"] = \
+                f"host={pg.parent} port={port} dbname={self.pg.name} " \
+                f"user={DAEMON_ROLE}"
         return self.bed.daemon(self.redis, self.pg, env=self.env, **options)
 
     def put_link(self, part, n, target):
