@@ -232,8 +232,10 @@ def test_reset(tcp_link):
     echo(old)
     tcp_link.mode("reset")
     assert read_end(old) == (b"", "ECONNRESET")
-    new = tcp_link.connect()
-    assert read_end(new) == (b"", "ECONNRESET")
+    try:
+        assert read_end(tcp_link.connect()) == (b"", "ECONNRESET")
+    except ConnectionResetError:
+        pass  # connect() was not even back
     assert tcp_link.mode("pass") == 2
     echo(tcp_link.connect())
 
