@@ -38,11 +38,12 @@ local function list_key(side, user)
 end
 
 -- The mark of a list that has none; n members in it are known to be from us. So
--- are all where there is a TTL: the mark was evicted, and its generation forgotten.
-local function list_mark(key, n)
+-- are all where there is a TTL, or was (had_ttl): the mark was evicted, and its
+-- generation forgotten.
+local function list_mark(key, n, had_ttl)
   if call('HSETNX', LIST .. key, 'gen', generation()) == 1 then
     local card = call('ZCARD', key)
-    local evicted = card > 0 and call('TTL', key) >= 0
+    local evicted = card > 0 and (had_ttl or call('TTL', key) >= 0)
     call('HSET', LIST .. key, 'gen', evicted and '' or generation(), 'pos', 'o', 'n',
          card, 'own', (evicted or card == n or card == 0) and '1' or '0', 'at',
          us_text(now_us()))
@@ -172,11 +173,13 @@ end
 local function unsynced_add(key, member)
   local set = UNSYNCED .. key
   if call('SADD', set, member) == 1 and call('SCARD', set) == 1 then
-    local kept = call('PERSIST', key)
-    if call('PERSIST', LIST .. key) == 1 and kept == 0 then
+    local kept, marked = call('PERSIST', key), call('PERSIST', LIST .. key)
+    if marked == 1 and kept == 0 then
       -- The list that went with the mark has gone; this is another, or none.
       call('HSET', LIST .. key, 'pos', 'o', 'own',
            list_has_only(key, member) and '1' or '0')
+    elseif marked == 0 and kept == 1 then
+      list_mark(key, 0, true)      -- while it is known that it is ours
     end
   end
 end

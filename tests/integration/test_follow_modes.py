@@ -383,6 +383,25 @@ def test_marks_that_were_evicted(bed, redis, pg, event):
     check_clean(redis, pg)
 
 
+def test_a_mark_that_was_evicted_before_an_unfollow(bed, redis, pg):
+    """Of somebody whom the list, gone before, does not hold: it is ours still."""
+    daemon = bed.daemon(redis, pg, follow_idle_ttl=100)
+    keys = redis.client()
+    with asking(daemon) as ask:
+        for other in (2, 3):
+            ask("FOLLOW", 1, other)
+        daemon.drain()
+        keys.delete("1:follow", MARK + "1:follow")
+        ask("FOLLOW", 1, 4)
+        daemon.drain()
+        keys.delete(MARK + "1:follow")
+        assert ask("UNFOLLOW", 1, 2) == ask("FOLLOW", 1, 5) == 1
+        daemon.drain()
+        assert all(ttl > 0 for ttl in ttls(redis, "1:follow"))
+        assert ask("FOLLOWING", 1) == ["5", "4", "3"]
+    check_clean(redis, pg)
+
+
 def test_lists_that_stay(bed, redis, pg):
     daemon = bed.daemon(redis, pg, follow_idle_ttl=0)
     with asking(daemon) as ask:
