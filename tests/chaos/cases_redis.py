@@ -1,0 +1,293 @@
+# SPDX-License-Identifier: MIT
+"""Cases of Redis: crashes and power cuts, failovers, a copy put back, scripts that
+are gone or in the way, no memory, no disk, another eviction policy."""
+import contextlib
+import re
+import threading
+import time
+
+import redis as redis_py
+
+import bed  # noqa: F401
+import checker
+from case import case
+from harness import Failed
+from load import copy_data, put_back
+
+STATES = ("likesync:state:like", "likesync:state:follow")
+
+
+def ask(run, *command):
+    with contextlib.closing(run.redis.client()) as keys:
+        return keys.execute_command(*command)
+
+
+def setting(run, name, value):
+    ask(run, "CONFIG", "SET", name, value)
+
+
+def refused(run, word):
+    """How often Redis has refused something so since it was started."""
+    stats = ask(run, "INFO", "errorstats")
+    # "count=3", or what a newer redis-py makes of it
+    return int(re.search(r"\d+|$", str(stats.get(f"errorstat_{word}")))[0] or 0)
+
+
+def lives(run):
+    """When the present history of Redis began, for either kind."""
+    with contextlib.closing(run.redis.client()) as keys:
+        return [keys.hget(state, "life") for state in STATES]
+
+
+def wait_raised(run, before):
+    """The daemons have seen that it is not what it was."""
+    run.until(lambda: not set(lives(run)) & set(before),
+              "the generation to be raised")
+
+
+def pause_flushers(run, paused):
+    for daemon in run.daemons:
+        with contextlib.closing(daemon.admin()) as admin:
+            admin.execute_command("FLUSHER", "PAUSE" if paused else "RESUME")
+
+
+# ---- it dies ----
+
+@case("redis_killed", "Redis crashes, for a short time and for a longer one;"
+      " AOF always", daemons=2)
+def redis_killed(run):
+    for _ in range(run.rounds(6)):
+        run.load.wait_acked(run.random.randint(1, 200))
+        before = lives(run)
+        run.fault("SIGKILL of Redis", repair=run.redis.start)
+        run.redis.kill9()
+        run.wait(0, run.random.choice([0.05, 1.0]))
+        run.mend()
+        wait_raised(run, before)
+
+
+@case("redis_rolled_back", "Redis starts with a copy that is older", daemons=2)
+def redis_rolled_back(run):
+    for _ in range(run.rounds(3)):
+        run.load.wait_acked(run.random.randint(1, 200))
+        copy = run.bed.make_dir("copy")
+        run.redis.stop()
+        copied = time.monotonic()
+        copy_data(run.redis, copy)
+        run.redis.start()
+        # Also where nothing of it was flushed.
+        pause_flushers(run, run.random.random() < 0.5)
+        run.load.wait_acked(run.random.randint(100, 400))
+        before = lives(run)
+        run.fault("SIGKILL of Redis, and an old copy", repair=run.redis.start)
+        run.redis.kill9()
+        killed = time.monotonic()
+        put_back(run.redis, copy)
+        run.mend()
+        run.lossy(copied, killed)
+        run.lossy(killed)           # answers that were on their way
+        wait_raised(run, before)
+        pause_flushers(run, False)
+
+
+# ---- scripts ----
+
+@case("redis_scripts_flushed", "SCRIPT FLUSH at random", daemons=2)
+def redis_scripts_flushed(run):
+    for _ in range(run.rounds(12)):
+        run.load.wait_acked(run.random.randint(1, 150))
+        before = refused(run, "NOSCRIPT")
+        run.fault("SCRIPT FLUSH")
+        ask(run, "SCRIPT", "FLUSH", run.random.choice(["SYNC", "ASYNC"]))
+        run.until(lambda: refused(run, "NOSCRIPT") > before, "NOSCRIPT")
+
+
+# So many turns, 0 is for ever; "w": it writes first, and cannot be killed.
+SLOW = """
+if ARGV[2] == 'w' then
+  redis.call('SET', KEYS[1], '1', 'EX', 600)
+end
+local turns, n = tonumber(ARGV[1]), 0
+repeat
+  n = n + 1
+until n == turns
+return 'to its end'
+"""
+
+
+def turns_of(run, seconds):
+    """How many of its turns take so long here and now."""
+    turns, begun = 100_000, time.monotonic()
+    ask(run, "EVAL", SLOW, 1, "somebody", turns, "")
+    return int(turns * seconds / (time.monotonic() - begun))
+
+
+class Slow(threading.Thread):
+    """Somebody's script that takes long."""
+
+    def __init__(self, run, writes):
+        super().__init__(daemon=True)
+        self.redis = run.redis
+        self.arguments = (turns_of(run, 2.0), "w") if writes else (0, "")
+        self.result = None
+
+    def run(self):
+        with contextlib.closing(self.redis.client(timeout=120)) as keys:
+            try:
+                self.result = keys.eval(SLOW, 1, "somebody", *self.arguments)
+            except redis_py.RedisError as error:
+                self.result = str(error)
+
+    def end(self):
+        self.join(150)
+        if self.result is None:
+            raise Failed("the slow script does not end")
+        return self.result
+
+
+def is_busy(run):
+    try:
+        ask(run, "PING")
+    except redis_py.RedisError as error:
+        return "BUSY" in str(error)
+    return False
+
+
+def kill_script(run):
+    """What Redis says to that."""
+    try:
+        return ask(run, "SCRIPT", "KILL")
+    except redis_py.RedisError as error:
+        return str(error)
+
+
+@case("redis_busy", "somebody's script keeps Redis busy; some of them have"
+      " written and cannot be killed", daemons=2,
+      redis={"busy_reply_threshold": "50"})
+def redis_busy(run):
+    for _ in range(run.rounds(2)):
+        for writes in (False, True):
+            run.load.wait_acked(run.random.randint(1, 200))
+            before = refused(run, "BUSY")
+            script = Slow(run, writes)
+            run.fault("a slow script" + " that writes" * writes)
+            script.start()
+            run.until(lambda: is_busy(run), "Redis to be busy")
+            if not writes:
+                run.wait(0.1, 0.9)
+            said = kill_script(run)
+            end = script.end()
+            if writes and ("UNKILLABLE" not in said or end != "to its end"):
+                run.fail("case", f"not to be killed: {said}, {end}")
+            if not writes and "killed" not in end:
+                run.fail("case", f"killed: {said}, {end}")
+            # More than those of this case: the daemons met it.
+            run.until(lambda: refused(run, "BUSY") > before + 1, "BUSY")
+
+
+# ---- no memory ----
+
+def drained(run):
+    return not checker.dirty_keys(run.redis)
+
+
+@case("redis_full", "Redis has no memory (noeviction); what it has is flushed"
+      " all the same", daemons=2)
+def redis_full(run):
+    for _ in range(run.rounds(3)):
+        pause_flushers(run, True)
+        run.load.wait_acked(run.random.randint(100, 400))
+        if drained(run):
+            raise Failed("there is no backlog")
+        before = refused(run, "OOM")
+        run.fault("maxmemory 1",
+                  repair=lambda: setting(run, "maxmemory", "0"))
+        setting(run, "maxmemory", "1")
+        run.until(lambda: refused(run, "OOM") > before, "OOM")
+        pause_flushers(run, False)
+        daemon = run.random.choice(run.daemons)
+        if run.random.random() < 0.7:
+            run.fault(f"SIGKILL of {daemon.dir.name}")
+            daemon.kill9()
+            daemon.start(wait=None)
+        run.until(lambda: drained(run), "the backlog to go")
+        run.mend()
+
+
+@contextlib.contextmanager
+def no_dump(run):
+    """No snapshot can be made: something is in its place."""
+    dump = run.redis.dir / "dump.rdb"
+    dump.unlink(missing_ok=True)
+    dump.mkdir()
+    try:
+        yield
+    finally:
+        dump.rmdir()
+
+
+def snapshot(run):
+    """Makes one; returns whether that was done."""
+    count = "rdb_last_save_time", "rdb_bgsave_in_progress"
+    ask(run, "BGSAVE")
+    run.until(lambda: ask(run, "INFO", "persistence")[count[1]] == 0, "BGSAVE")
+    return ask(run, "INFO", "persistence")["rdb_last_bgsave_status"] == "ok"
+
+
+@case("redis_no_snapshots", "a snapshot of Redis fails, and it refuses to write"
+      " (MISCONF)", daemons=2, redis={"save": "3600 1000000"})
+def redis_no_snapshots(run):
+    for _ in range(run.rounds(3)):
+        run.load.wait_acked(run.random.randint(1, 200))
+        before = refused(run, "MISCONF")
+        run.fault("a snapshot fails",
+                  repair=lambda: snapshot(run) or run.fail("case", "no snapshot"))
+        with no_dump(run):
+            if snapshot(run):
+                raise Failed("a snapshot was made")
+        run.until(lambda: refused(run, "MISCONF") > before, "MISCONF")
+        run.wait(0, 1.5)
+        if run.random.random() < 0.5:
+            daemon = run.random.choice(run.daemons)
+            run.fault(f"SIGKILL of {daemon.dir.name}")
+            daemon.kill9()
+            daemon.start(wait=None)
+        run.mend()
+
+
+# ---- eviction ----
+
+def evicted(run):
+    return ask(run, "INFO", "stats")["evicted_keys"]
+
+
+def memory_now(run):
+    return ask(run, "INFO", "memory")["used_memory"]
+
+
+def make_full(run, policy):
+    """The policy, and that memory is used up."""
+    setting(run, "maxmemory-policy", policy)
+    setting(run, "maxmemory", memory_now(run))
+
+
+def make_room(run):
+    setting(run, "maxmemory", "0")
+    setting(run, "maxmemory-policy", "noeviction")
+
+
+@case("redis_evicts_synced", "Redis throws away what has a TTL (volatile-*,"
+      " set while it runs): nothing is lost", daemons=1)
+def redis_evicts_synced(run):
+    """One daemon: with two a reply may be wrong, as the README has it."""
+    policies = ["volatile-lru", "volatile-lfu", "volatile-random",
+                "volatile-ttl"]
+    run.random.shuffle(policies)
+    for policy in policies * run.rounds(1):
+        run.load.wait_acked(run.random.randint(100, 300))
+        before = evicted(run)
+        run.fault(f"memory is full, {policy}",
+                  repair=lambda: make_room(run))
+        make_full(run, policy)
+        run.until(lambda: evicted(run) > before + 50, "evicted keys")
+        run.mend()
