@@ -377,6 +377,7 @@ once_more() {
 }
 
 roots_begin "$@"
+machine_alone
 preflight
 build_package
 prepare

@@ -3,6 +3,8 @@
 # A booted Debian, and what tells how its tests go. Sourced after roots.sh, whose
 # roots_end it replaces.
 #
+#   machine_alone            waits until no other script like this has one: they
+#                            would share a tree of control groups
 #   boot NAME                boots $roots/NAME with a network of its own, with
 #                            nothing in it but itself; fails when that takes long
 #   inside COMMAND           runs it in there, as root
@@ -13,6 +15,15 @@ machine_pid=
 
 # What is waited for comes within this time (s), on a slow machine, too.
 PATIENCE=120
+
+# Held by what is booted, too, as long as it runs.
+machine_alone() {
+    exec 9>/run/likesyncd-machine.lock
+    flock -n 9 || {
+        say "waiting for another system to go that such a test has booted"
+        flock 9
+    }
+}
 
 # Only what is the first process of a namespace of its own: before that there is a
 # child in ours, and what is done inside must never be done to this machine.
