@@ -16,7 +16,7 @@ import pytest
 import redis as redis_py
 
 import harness
-from servers import Failed, run, run_status, wait_for
+from servers import ROOT, Failed, run, run_status, wait_for
 
 # systemd-analyze's exposure, from 0 (locked in) to 10.
 MOST_EXPOSURE = 1.5
@@ -624,6 +624,17 @@ def test_the_socket_of_http_is_as_the_default(installed):
     assert unit["Service"] == "likesyncd.service"
     # Only who wants it has it.
     assert "metrics" not in read_unit(installed, "likesyncd.service")
+
+
+def test_the_socket_of_http_is_opened_while_the_service_restarts(installed):
+    """A client would start the service between a stop and a start, and systemd
+    opens no socket of one that runs."""
+    command = "systemctl restart likesyncd.service likesyncd-metrics.socket"
+    told = read_unit(installed, "likesyncd-metrics.socket"), \
+        (ROOT / "README.md").read_text()
+    for text in told:
+        assert command in text
+        assert "systemctl start likesyncd-metrics.socket" not in text
 
 
 def test_an_instance_differs_from_the_one_service_by_its_names(installed):
