@@ -147,6 +147,7 @@ void daemon_free(struct daemon *d)
     for (size_t i = 0; i < ARRAY_LEN(d->signals); i++)
         uv_close((uv_handle_t *)&d->signals[i], NULL);
     timer_free(d->status);
+    timer_free(d->look);
     timer_free(d->watchdog);
     timer_free(d->stop_timer);
     timer_free(d->admit);

@@ -52,10 +52,12 @@ struct daemon {
     struct http *http; /* NULL: off */
     unsigned ticks;    /* of the status timer */
     struct timer *status;
+    struct timer *look; /* whether the loop is late */
     struct timer *watchdog;
     struct timer *stop_timer;
     struct timer *admit; /* clients of sockets that were passed */
-    uint64_t status_due_ms;
+    uint64_t look_due_ms;
+    double latest_s;     /* since the last status */
     uint64_t stop_at_ms; /* no more waiting for requests */
     bool stopping;
     bool drainable; /* while stopping: the last drain was in time */

@@ -11,6 +11,7 @@
 #include "services/status.h"
 
 #define STATUS_MS 1000
+#define LOOK_MS   100 /* a stall may hide in so much */
 
 double daemon_uptime_s(const struct daemon *d)
 {
@@ -48,15 +49,33 @@ void daemon_status(struct daemon *d)
     buf_free(&line);
 }
 
+static double loop_late_s(struct daemon *d)
+{
+    uint64_t now = clock_monotonic_ms();
+    uint64_t late_ms = now > d->look_due_ms ? now - d->look_due_ms : 0;
+
+    d->look_due_ms = now + LOOK_MS;
+    return (double)late_ms / 1000;
+}
+
+/* One look a second would miss most of the stalls that are shorter. */
+static void on_look(void *arg)
+{
+    struct daemon *d = arg;
+    double late_s = loop_late_s(d);
+
+    if (late_s > d->latest_s)
+        d->latest_s = late_s;
+    if (late_s > metric_get(M_LOOP_DELAY))
+        metric_set(M_LOOP_DELAY, late_s);
+}
+
 static void on_status(void *arg)
 {
     struct daemon *d = arg;
-    uint64_t now = clock_monotonic_ms();
 
-    metric_set(M_LOOP_DELAY, now > d->status_due_ms
-                                 ? (double)(now - d->status_due_ms) / 1000
-                                 : 0);
-    d->status_due_ms = now + STATUS_MS;
+    metric_set(M_LOOP_DELAY, d->latest_s);
+    d->latest_s = 0;
     daemon_http_tick(d);
     daemon_status(d);
 }
@@ -64,6 +83,8 @@ static void on_status(void *arg)
 void daemon_status_start(struct daemon *d)
 {
     d->status = timer_new(&d->loop, on_status, d);
-    d->status_due_ms = clock_monotonic_ms() + STATUS_MS;
     timer_start(d->status, STATUS_MS, STATUS_MS);
+    d->look = timer_new(&d->loop, on_look, d);
+    d->look_due_ms = clock_monotonic_ms() + LOOK_MS;
+    timer_start(d->look, LOOK_MS, LOOK_MS);
 }

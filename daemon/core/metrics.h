@@ -186,7 +186,7 @@
     X(LISTS_WAITING, GAUGE, "likesyncd_lists_waiting", "",                     \
       "Requests that wait for a list.")                                        \
     X(LOOP_DELAY, GAUGE, "likesyncd_loop_delay_seconds", "",                   \
-      "How late the event loop runs its timers.")                              \
+      "How late the event loop ran a timer, at most, in a second.")            \
     X(UPTIME, GAUGE, "likesyncd_uptime_seconds", "",                           \
       "Seconds since the daemon started.")
 

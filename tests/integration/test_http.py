@@ -5,9 +5,11 @@ import http.client
 import json
 import math
 import os
+import random
 import re
 import signal
 import socket
+import time
 
 import pytest
 import redis as redis_py
@@ -72,6 +74,25 @@ def test_metrics_can_be_parsed(daemon):
         assert name.endswith("_total") == (kind == "counter"), name
         if kind == "counter":
             assert all(value >= 0 for value in values.values()), name
+
+
+def test_a_stall_of_the_loop_is_seen_whenever_it_comes(daemon):
+    """Also one that is over before the next second begins."""
+    def late():
+        return daemon.metrics()["likesyncd_loop_delay_seconds"]
+
+    for _ in range(5):
+        wait_for(lambda: late() < 0.1, what="a loop in time")
+        time.sleep(random.random())
+        daemon.signal(signal.SIGSTOP)
+        time.sleep(0.5)
+        daemon.signal(signal.SIGCONT)
+        end = time.monotonic() + 1.5
+        seen = [late()]
+        while time.monotonic() < end:
+            seen.append(late())
+            time.sleep(0.05)
+        assert max(seen) >= 0.35, seen
 
 
 def test_health(daemon):
