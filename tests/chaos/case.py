@@ -14,7 +14,7 @@ A case is a function that breaks things while the load runs. It is declared so:
 
 What it may declare (see Case): how many daemons and clients, settings of the
 three servers, links="redis pg clients" (a fault proxy on each of these, one per
-daemon), a pooler, another way to start PostgreSQL, evict, answers, reads, pause and
+daemon), a pooler, another way to start a server, evict, answers, reads, pause and
 timeout of the clients, sentences that may be answered, a check of memory.
 
 What a run offers:
@@ -32,8 +32,8 @@ What a run offers:
                                       done at the end too, when links pass again
     run.wait(least, most)             lets time go by, for what happens next
     run.until(condition, what)        waits for a condition
-    run.lossy(since, until=None)      what was acked in between (time.monotonic)
-                                      may be lost; until now
+    run.lossy(since, until=None)      what was acked in between (time.monotonic),
+                                      or sent then, may be lost; until now
     run.poison(users)                 PostgreSQL refuses their rows from now on;
                                       before they acted: see start="held"
     run.others()                      an application that writes the keys itself
@@ -92,6 +92,7 @@ class Case:
     links: str = ""
     pooler: bool = False        # a PgBouncer in front of PostgreSQL: run.pool
     postgres: object = None     # of the run: starts another one, as start_pg does
+    redis_by: object = None     # the same of Redis: start_redis
     start: str = "go"           # or "held"
     evict: bool = True
     reads: bool = True
@@ -225,7 +226,7 @@ class Run:
 
     def start(self):
         case = self.case
-        self.redis = self.bed.redis(**{**REDIS, **case.redis})
+        self.redis = (case.redis_by or Run.start_redis)(self)
         self.pg = (case.postgres or Run.start_pg)(self)
         self.pg.psql("-f", bed.HERE / "audit.sql")
         self.pg.query("ALTER ROLE likesyncd SET"
@@ -242,6 +243,9 @@ class Run:
             pipeline=case.pipeline, pause=case.pause, timeout=case.timeout,
             evict=self.redis if case.evict else None, reads=case.reads)
         self.watcher = harness.I1Watcher(self.pg, pause=0.05)
+
+    def start_redis(self, **more):
+        return self.bed.redis(**{**REDIS, **self.case.redis, **more})
 
     def start_pg(self):
         """Sets `cluster`, and returns the database."""

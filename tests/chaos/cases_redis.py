@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Cases of Redis: crashes and power cuts, failovers, a copy put back, scripts that
-are gone or in the way, no memory, no disk, another eviction policy."""
+"""Cases of a Redis that runs and refuses: scripts that are gone or in the way, no
+memory, no disk, another eviction policy. Of one that dies: cases_redis_loss.py."""
 import contextlib
-import re
 import threading
 import time
 
@@ -12,82 +11,8 @@ import bed  # noqa: F401
 import checker
 from case import case
 from harness import Failed
-from load import copy_data, put_back
-
-STATES = ("likesync:state:like", "likesync:state:follow")
-
-
-def ask(run, *command):
-    with contextlib.closing(run.redis.client()) as keys:
-        return keys.execute_command(*command)
-
-
-def setting(run, name, value):
-    ask(run, "CONFIG", "SET", name, value)
-
-
-def refused(run, word):
-    """How often Redis has refused something so since it was started."""
-    stats = ask(run, "INFO", "errorstats")
-    # "count=3", or what a newer redis-py makes of it
-    return int(re.search(r"\d+|$", str(stats.get(f"errorstat_{word}")))[0] or 0)
-
-
-def lives(run):
-    """When the present history of Redis began, for either kind."""
-    with contextlib.closing(run.redis.client()) as keys:
-        return [keys.hget(state, "life") for state in STATES]
-
-
-def wait_raised(run, before):
-    """The daemons have seen that it is not what it was."""
-    run.until(lambda: not set(lives(run)) & set(before),
-              "the generation to be raised")
-
-
-def pause_flushers(run, paused):
-    for daemon in run.daemons:
-        with contextlib.closing(daemon.admin()) as admin:
-            admin.execute_command("FLUSHER", "PAUSE" if paused else "RESUME")
-
-
-# ---- it dies ----
-
-@case("redis_killed", "Redis crashes, for a short time and for a longer one;"
-      " AOF always", daemons=2)
-def redis_killed(run):
-    for _ in range(run.rounds(6)):
-        run.load.wait_acked(run.random.randint(1, 200))
-        before = lives(run)
-        run.fault("SIGKILL of Redis", repair=run.redis.start)
-        run.redis.kill9()
-        run.wait(0, run.random.choice([0.05, 1.0]))
-        run.mend()
-        wait_raised(run, before)
-
-
-@case("redis_rolled_back", "Redis starts with a copy that is older", daemons=2)
-def redis_rolled_back(run):
-    for _ in range(run.rounds(3)):
-        run.load.wait_acked(run.random.randint(1, 200))
-        copy = run.bed.make_dir("copy")
-        run.redis.stop()
-        copied = time.monotonic()
-        copy_data(run.redis, copy)
-        run.redis.start()
-        # Also where nothing of it was flushed.
-        pause_flushers(run, run.random.random() < 0.5)
-        run.load.wait_acked(run.random.randint(100, 400))
-        before = lives(run)
-        run.fault("SIGKILL of Redis, and an old copy", repair=run.redis.start)
-        run.redis.kill9()
-        killed = time.monotonic()
-        put_back(run.redis, copy)
-        run.mend()
-        run.lossy(copied, killed)
-        run.lossy(killed)           # answers that were on their way
-        wait_raised(run, before)
-        pause_flushers(run, False)
+from redis_run import ask, pause_flushers, refused, setting
+from shims import Disk
 
 
 # ---- scripts ----
@@ -228,10 +153,11 @@ def no_dump(run):
 
 def snapshot(run):
     """Makes one; returns whether that was done."""
-    count = "rdb_last_save_time", "rdb_bgsave_in_progress"
+    def state(name):
+        return ask(run, "INFO", "persistence")[name]
     ask(run, "BGSAVE")
-    run.until(lambda: ask(run, "INFO", "persistence")[count[1]] == 0, "BGSAVE")
-    return ask(run, "INFO", "persistence")["rdb_last_bgsave_status"] == "ok"
+    run.until(lambda: state("rdb_bgsave_in_progress") == 0, "BGSAVE")
+    return state("rdb_last_bgsave_status") == "ok"
 
 
 @case("redis_no_snapshots", "a snapshot of Redis fails, and it refuses to write"
@@ -240,8 +166,7 @@ def redis_no_snapshots(run):
     for _ in range(run.rounds(3)):
         run.load.wait_acked(run.random.randint(1, 200))
         before = refused(run, "MISCONF")
-        run.fault("a snapshot fails",
-                  repair=lambda: snapshot(run) or run.fail("case", "no snapshot"))
+        run.fault("a snapshot fails", repair=lambda: snapshot(run))
         with no_dump(run):
             if snapshot(run):
                 raise Failed("a snapshot was made")
@@ -252,6 +177,43 @@ def redis_no_snapshots(run):
             run.fault(f"SIGKILL of {daemon.dir.name}")
             daemon.kill9()
             daemon.start(wait=None)
+        run.mend()
+
+
+def start_with_disk(run):
+    run.disk = Disk(run.bed)
+    return run.start_redis(preload=[run.disk])
+
+
+@case("redis_disk_full", "the disk of Redis is full (MISCONF); AOF everysec",
+      daemons=2, redis={"appendfsync": "everysec"}, redis_by=start_with_disk)
+def redis_disk_full(run):
+    for _ in range(run.rounds(3)):
+        run.load.wait_acked(run.random.randint(1, 200))
+        before, since = refused(run, "MISCONF"), time.monotonic()
+        run.fault("the disk of Redis is full", repair=run.disk.free)
+        run.disk.fill(run.redis.dir)
+        run.until(lambda: refused(run, "MISCONF") > before, "MISCONF")
+        run.wait(0, 1.0)
+        if run.random.random() < 0.5:
+            run.fault("SIGKILL of Redis", repair=run.redis.start)
+            run.redis.kill9()
+            # Acked before the first write failed is what it never wrote.
+            run.lossy(since)
+        run.disk.free()
+        run.mend()
+
+
+@case("redis_disk_full_always", "the disk of Redis is full, and it ends by"
+      " itself; AOF always", daemons=2, redis_by=start_with_disk)
+def redis_disk_full_always(run):
+    for _ in range(run.rounds(3)):
+        run.load.wait_acked(run.random.randint(1, 200))
+        run.fault("the disk of Redis is full", repair=run.redis.start)
+        run.disk.fill(run.redis.dir)
+        run.until(lambda: not run.redis.running(), "Redis to end")
+        run.wait(0, 0.5)
+        run.disk.free()
         run.mend()
 
 

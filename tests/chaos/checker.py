@@ -184,7 +184,7 @@ class Pair:
 
     def is_sure(self, request, lossy):
         return request.outcome == ACKED and not (
-            lossy and self.record.may_be_lost(request.answered))
+            lossy and self.record.may_be_lost(request))
 
     def may_be_ordered(self, lossy):
         states = {0}
@@ -222,17 +222,17 @@ def judge_states(verdict, record, facts):
         pair = Pair(record, requests)
         status, us = facts.rows.get(key, (0, 0))
         missing = pair.missing(status, us)
-        inside = [e for e in missing if record.may_be_lost(e.acked_at())]
+        inside = [e for e in missing if record.may_be_lost(e.first_ack())]
         if len(inside) < len(missing) or status not in pair.may_be(lossy=True):
             verdict.lost += max(1, len(missing) - len(inside))
             verdict.add("lost", f"{key}: row {status} at {us}, may be "
                         f"{pair.may_be(lossy=True)}; missing "
                         f"{[e for e in missing if e not in inside][:2]}")
         for event in inside:
-            at = event.acked_at()
+            ack = event.first_ack()
             verdict.lost_in_window += 1
             verdict.window_s = max(verdict.window_s, *(
-                w.until - at for w in record.windows if w.has(at)))
+                w.until - ack.answered for w in record.windows if w.has(ack)))
 
 
 def surplus(requests, changes):

@@ -37,8 +37,10 @@ class Event:
         """Answered "1": it is what its pair was set to."""
         return any(r.outcome == ACKED and r.answer == 1 for r in self.requests)
 
-    def acked_at(self):
-        return min(r.answered for r in self.requests if r.outcome == ACKED)
+    def first_ack(self):
+        """The request that was acked first."""
+        return min((r for r in self.requests if r.outcome == ACKED),
+                   key=lambda r: r.answered)
 
 
 @dataclasses.dataclass
@@ -52,13 +54,14 @@ class Request:
 
 @dataclasses.dataclass(frozen=True)
 class Window:
-    """What was acked within it may be lost, and is counted apart."""
+    """What was acked within it may be lost, and is counted apart; also what was
+    sent within it, whose answer was still on its way at its end."""
 
     since: float
     until: float
 
-    def has(self, at):
-        return self.since <= at <= self.until
+    def has(self, request):
+        return self.since <= request.answered and request.sent <= self.until
 
 
 class Record:
@@ -101,8 +104,8 @@ class Record:
     def lossy(self, since, until):
         self.windows.append(Window(since, until))
 
-    def may_be_lost(self, at):
-        return any(window.has(at) for window in self.windows)
+    def may_be_lost(self, request):
+        return any(window.has(request) for window in self.windows)
 
     def tally(self):
         """How many requests were acked, refused, unknown."""

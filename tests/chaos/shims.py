@@ -17,10 +17,16 @@
     ...
     disk.free()
 
+    power = Power(bed)
+    redis = bed.redis(preload=[power])
+    redis.kill9()
+    lost, since = power.cut(redis.aof())
+
 One of them may be preloaded into several processes, which then share its state. The
 sources are in shims/, built with LIKESYNCD_FAULTS."""
 import errno
 import mmap
+import os
 import shutil
 import struct
 
@@ -145,3 +151,32 @@ class Disk(Shim):
     def refused(self):
         """How many writes found no space, ever."""
         return self.get(2)
+
+
+class Power(Shim):
+    """A power cut: of a file only that is left which was brought to the disk."""
+
+    name = "power"
+    FILES, WORDS = 64, 3
+
+    def slow(self, seconds):
+        """Each sync takes so much longer."""
+        self.put(1, int(seconds * 1_000_000))
+
+    def synced(self, path):
+        """How long the file was at its last sync that ended well, and when
+        that began (time.monotonic); (0, None) without one."""
+        inode = path.stat().st_ino
+        for slot in range(2, 2 + self.FILES * self.WORDS, self.WORDS):
+            if self.get(slot) == inode:
+                return self.get(slot + 1), self.get(slot + 2) / 1e6
+        return 0, None
+
+    def cut(self, path):
+        """To a file that nobody has open: (bytes that are gone, since when they
+        are)."""
+        size, began = self.synced(path)
+        lost = path.stat().st_size - size
+        if lost > 0:
+            os.truncate(path, size)
+        return max(lost, 0), began

@@ -27,6 +27,7 @@ class Story:
         record = self.record
         event = event or record.event(0, *key, want, key == TIMED)
         request = record.send(event)
+        request.sent = self.clock
         if answer is None:
             record.lost_answer(request)
         else:
@@ -285,6 +286,20 @@ def test_lost_outside_the_window(story, key):
     story.ask(key, 0, 1)
     story.record.lossy(story.clock + 1, story.clock + 2)
     assert story.checks() == {"lost"} and story.judge().lost_in_window == 0
+
+
+def test_lost_with_its_answer_on_its_way(story):
+    """Sent in the window, and acked behind it."""
+    story.write(story.ask(TIMED, 1, 1))
+    story.clock += 10
+    story.ask(TIMED, 0, 1)
+    story.record.lossy(story.clock - 5, story.clock - 1)
+    verdict = story.judge()
+    assert verdict.violations == [] and verdict.lost_in_window == 1
+    assert verdict.window_s == 0
+    story.record.windows.clear()
+    story.record.lossy(story.clock - 5, story.clock - 2)
+    assert story.checks() == {"lost"}
 
 
 def test_lost_before_and_in_the_window(story):

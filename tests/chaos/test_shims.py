@@ -11,7 +11,7 @@ import redis as redis_py
 
 import harness
 from servers import wait_for
-from shims import Clock, Disk, Nth
+from shims import Clock, Disk, Nth, Power
 
 HOUR = 3600
 
@@ -171,6 +171,24 @@ def test_full_disk_of_postgres(bed):
     pg.query(fill)
     cluster.restart("immediate")
     assert pg.value("SELECT count(*) FROM t") >= 200
+
+
+@pytest.mark.parametrize("fsync", ["always", "no"])
+def test_power_cut(bed, fsync):
+    """What was synced is there, and only that."""
+    power = Power(bed)
+    redis = bed.redis(preload=[power], appendfsync=fsync)
+    before = time.monotonic()
+    redis.ask("SET", "a", 1)
+    redis.kill9()
+    [aof] = redis.dir.glob("appendonlydir/*.incr.aof")
+    lost, since = power.cut(aof)
+    if fsync == "always":
+        assert lost == 0 and before <= since <= time.monotonic()
+    else:
+        assert lost > 0 and aof.stat().st_size == 0
+    redis.start()
+    assert redis.ask("GET", "a") == ("1" if fsync == "always" else None)
 
 
 def test_a_shim_that_is_not_there(bed):

@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: MIT
+"""Cases of a Redis that dies, and of what comes back: all of it, or less. What it
+acknowledged and does not have any more may be lost, and nothing else."""
+import time
+
+import bed  # noqa: F401
+from case import case
+from harness import Failed
+from load import copy_data, put_back
+from proxy import Link
+from redis_run import ask, lives, pause_flushers, wait_raised
+from shims import Power
+
+
+@case("redis_killed", "Redis crashes, for a short time and for a longer one;"
+      " AOF always", daemons=2)
+def redis_killed(run):
+    for _ in range(run.rounds(6)):
+        run.load.wait_acked(run.random.randint(1, 200))
+        before = lives(run)
+        run.fault("SIGKILL of Redis", repair=run.redis.start)
+        run.redis.kill9()
+        run.wait(0, run.random.choice([0.05, 1.0]))
+        run.mend()
+        wait_raised(run, before)
+
+
+# ---- power cuts ----
+
+def start_with_power(run):
+    run.power = Power(run.bed)
+    return run.start_redis(preload=[run.power])
+
+
+def aof(redis):
+    """The file that it writes to."""
+    [path] = redis.dir.glob("appendonlydir/*.incr.aof")
+    return path
+
+
+def cut_power(run):
+    """SIGKILL, and what was not brought to the disk is gone: how many bytes; the
+    beginning of the last sync, up to which all is there; and when it died."""
+    run.redis.kill9()
+    killed = time.monotonic()
+    run.power.slow(0)
+    lost, since = run.power.cut(aof(run.redis))
+    since = since or run.begun
+    run.note(f"{lost} bytes are gone; the last sync began "
+             f"{killed - since:.2f} s before")
+    return lost, since, killed
+
+
+@case("redis_power_always", "the power of Redis fails; AOF always", daemons=2,
+      redis_by=start_with_power)
+def redis_power_always(run):
+    for _ in range(run.rounds(4)):
+        run.load.wait_acked(run.random.randint(1, 200))
+        before = lives(run)
+        run.fault("the power of Redis fails", repair=run.redis.start)
+        run.power.slow(run.random.choice([0, 0.2]))     # in the middle of a sync
+        run.wait(0, 0.3)
+        cut_power(run)
+        run.mend()
+        wait_raised(run, before)
+
+
+@case("redis_power_everysec", "the power of Redis fails; AOF everysec: what it"
+      " did not sync is lost", daemons=2,
+      redis={"appendfsync": "everysec"}, redis_by=start_with_power)
+def redis_power_everysec(run):
+    gone = 0
+    for _ in range(run.rounds(4)):
+        run.power.slow(run.random.choice([0, 0.5]))
+        pause_flushers(run, run.random.random() < 0.5)
+        run.load.wait_acked(run.random.randint(50, 300))
+        before = lives(run)
+        run.fault("the power of Redis fails", repair=run.redis.start)
+        lost, since, killed = cut_power(run)
+        run.mend()
+        run.lossy(since, killed)
+        wait_raised(run, before)
+        pause_flushers(run, False)
+        gone += lost
+    if not gone:
+        raise Failed("all was on the disk, each time")
+
+
+# ---- an older copy ----
+
+@case("redis_rolled_back", "Redis starts with a copy that is older", daemons=2)
+def redis_rolled_back(run):
+    for _ in range(run.rounds(3)):
+        run.load.wait_acked(run.random.randint(1, 200))
+        copy = run.bed.make_dir("copy")
+        run.redis.stop()
+        copied = time.monotonic()
+        copy_data(run.redis, copy)
+        run.redis.start()
+        # Also where nothing of it was flushed.
+        pause_flushers(run, run.random.random() < 0.5)
+        run.load.wait_acked(run.random.randint(100, 400))
+        before = lives(run)
+        run.fault("SIGKILL of Redis, and an old copy", repair=run.redis.start)
+        run.redis.kill9()
+        killed = time.monotonic()
+        put_back(run.redis, copy)
+        run.mend()
+        run.lossy(copied, killed)
+        wait_raised(run, before)
+        pause_flushers(run, False)
+
+
+# ---- failovers ----
+
+def make_replica(run):
+    """One that follows the present Redis, and the link between the two."""
+    through = Link(run.bed, run.redis.tcp_address(), seed=run.seed)
+    run.links["replication", len(run.links)] = through
+    return run.redis.replica(through=through), through
+
+
+def fall_behind(run, replica, through):
+    """Nothing reaches it any more: since when, at the earliest."""
+    since = time.monotonic()
+    run.redis.wait_replica(replica)
+    through.mode("blackhole", direction="down")
+    run.load.wait_acked(run.random.randint(50, 300))
+    through.wait_fired()
+    return since
+
+
+def ask_role(redis):
+    return redis.ask("INFO", "replication")["role"]
+
+
+def point_to(run, redis, old="reset"):
+    """The address of Redis is that of another one."""
+    for n in range(len(run.daemons)):
+        run.link("redis", n).target(redis, old)
+    run.use_redis(redis)
+
+
+@case("redis_failover", "the primary dies, and a replica that lags takes over",
+      daemons=2, links="redis")
+def redis_failover(run):
+    for _ in range(run.rounds(2)):
+        replica, through = make_replica(run)
+        pause_flushers(run, run.random.random() < 0.5)
+        since, before = fall_behind(run, replica, through), lives(run)
+        run.fault("the primary dies")
+        run.redis.kill9()
+        killed = time.monotonic()
+        run.note(f"the replica is {killed - since:.2f} s behind")
+        replica.promote()
+        point_to(run, replica)
+        run.lossy(since, killed)
+        wait_raised(run, before)
+        pause_flushers(run, False)
+        run.load.wait_acked(100)
+
+
+@case("redis_demoted", "a replica that lags takes over, and the old primary is"
+      " written to until it is made a replica", daemons=2, links="redis")
+def redis_demoted(run):
+    for _ in range(run.rounds(2)):
+        old = run.redis
+        replica, through = make_replica(run)
+        since, before = fall_behind(run, replica, through), lives(run)
+        run.fault("two primaries")
+        replica.promote()
+        run.load.wait_acked(run.random.randint(10, 100))
+        point_to(run, replica, old="keep")
+        # Who is connected still writes to the old one.
+        run.load.wait_acked(run.random.randint(10, 100))
+        old.follow(replica)
+        demoted = time.monotonic()
+        run.lossy(since, demoted)
+        wait_raised(run, before)
+        run.load.wait_acked(100)
+        old.stop()
+
+
+@case("redis_failover_planned", "the primary hands over to its replica"
+      " (FAILOVER): nothing is lost", daemons=2, links="redis")
+def redis_failover_planned(run):
+    for _ in range(run.rounds(2)):
+        old = run.redis
+        replica, _ = make_replica(run)
+        run.load.wait_acked(run.random.randint(50, 200))
+        before = lives(run)
+        run.fault("FAILOVER")
+        ask(run, "FAILOVER")
+        run.until(lambda: ask_role(replica) == "master",
+                  "the replica to be a primary")
+        run.wait(0, 0.5)
+        replica.primary = None
+        point_to(run, replica, run.random.choice(["keep", "reset"]))
+        wait_raised(run, before)
+        run.load.wait_acked(100)
+        old.stop()

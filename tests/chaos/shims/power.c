@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: MIT */
+/* What a power cut would leave of a file: how long it was when it was last brought
+ * to the disk, and when that began. What is not synced is cut off by the test. */
+#include <errno.h>
+#include <stdbool.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "shim.h"
+
+#define FILES 64
+
+/* A slot is a file's for good: an inode that comes again overwrites it. */
+struct power_file {
+    shim_word inode; /* 0: the end of the list */
+    shim_word size;
+    shim_word began_us; /* monotonic */
+};
+
+struct power_page {
+    shim_word loaded;
+    shim_word slow_us; /* so long each sync takes besides */
+    struct power_file files[FILES];
+};
+
+static struct power_page *page;
+
+__attribute__((constructor)) static void start(void)
+{
+    page = shim_map("CHAOS_POWER", sizeof(*page));
+}
+
+static int64_t now_us(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * INT64_C(1000000) + t.tv_nsec / 1000;
+}
+
+static void remember(const struct stat *st, int64_t began_us)
+{
+    for (int i = 0; i < FILES; i++) {
+        struct power_file *f = &page->files[i];
+        int64_t none = 0;
+
+        if (atomic_compare_exchange_strong(&f->inode, &none,
+                                           (int64_t)st->st_ino) ||
+            none == (int64_t)st->st_ino) {
+            atomic_store(&f->size, st->st_size);
+            atomic_store(&f->began_us, began_us);
+            return;
+        }
+    }
+    abort(); /* more files than a test has */
+}
+
+static int sync_by(long number, int fd)
+{
+    struct stat st;
+    int64_t began_us = now_us();
+    bool is_file = page && fstat(fd, &st) == 0 && S_ISREG(st.st_mode);
+    struct timespec slow = {0, 0};
+
+    if (is_file) {
+        int64_t us = atomic_load(&page->slow_us);
+
+        slow.tv_sec = us / 1000000;
+        slow.tv_nsec = us % 1000000 * 1000;
+        nanosleep(&slow, NULL);
+    }
+    if (syscall(number, fd) != 0)
+        return -1;
+    if (is_file)
+        remember(&st, began_us);
+    return 0;
+}
+
+int fsync(int fd)
+{
+    return sync_by(SYS_fsync, fd);
+}
+
+int fdatasync(int fd)
+{
+    return sync_by(SYS_fdatasync, fd);
+}
