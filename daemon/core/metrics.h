@@ -119,6 +119,8 @@
       "1 when Redis keeps an append-only file.")                               \
     X(PG_UP, GAUGE, "likesyncd_postgres_up", "",                               \
       "1 when PostgreSQL is connected and its schema fits.")                   \
+    X(PG_FAILOVERS, COUNTER, "likesyncd_postgres_failovers_total", "",         \
+      "Failovers and restores of PostgreSQL that were seen.")                  \
     X(PG_RECONNECTS, COUNTER, "likesyncd_postgres_reconnects_total", "",       \
       "Connections to PostgreSQL after the first ones.")                       \
     X(ROWS_CLAIMED, COUNTER, "likesyncd_rows_claimed_total", "",               \

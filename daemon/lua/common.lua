@@ -274,6 +274,13 @@ local function generation()
   return generation_text
 end
 
+-- A clean hash of an older generation: PostgreSQL has what it says, or something newer;
+-- or has lost it (recover.lua). An event merges it all the same, and what was lost is
+-- written again; for a read only the row counts.
+local function is_outdated(key, h)
+  return h.syn and h.gen ~= tonumber(generation()) and call('TTL', key) >= 0
+end
+
 local life_text
 
 -- When this history of Redis began (recover.lua). A generation comes again where Redis

@@ -6,14 +6,14 @@
 --           not loaded; "@us" behind it when the client gave a time
 --     base  ""; "a" assume that PostgreSQL has nothing; or
 --           "seen status mtime ctime" (us): what a lookup found that was begun
---           after this script answered MISS at the time `seen`
+--           after this script answered MISS at the time `seen`; in this life
 -- Reply: now, then a code per event, then the last error's text if any.
 local SAME, CHANGED, MISS, FUTURE, BAD, FULL, REFUSED = 0, 1, 2, 3, 4, 5, 6
 local LIST_FIRST, LIMIT = 7, 8 -- load the owner's list first; it is full
 
 local ttl, most = ARGV[1], ARGV[2] + 0
 local now = now_us()
-local state = call('HMGET', STATE, 'gen', 'floor', 'pass_at', 'lists_at')
+local state = call('HMGET', STATE, 'gen', 'floor', 'pass_at', 'lists_at', 'life')
 local gen = tonumber(state[1]) or 0
 local low = least_us(state[2], state[3]) + 1
 local behind = low > now       -- the clock of this host is behind what was made
@@ -273,7 +273,8 @@ local function known(key, owner, member, base, v)
   end
   local seen, st, m, ctime = match(base, '^(%d+) ([01]) (%d+) (%d+)$')
   seen, st, m = tonumber(seen), tonumber(st), tonumber(m)
-  if seen > now or now - seen > ASKED_MAX then
+  local born = tonumber(state[5]) or 0 -- in the future: the clock was set back
+  if seen > now or now - seen > ASKED_MAX or (seen < born and born <= now) then
     return nil, MISS
   end
   if not h then

@@ -24,6 +24,9 @@ local function truth(member, status, mtime, ctime)
   local hash = side == '0' and edge_key(user, member) or edge_key(member, user)
   local h = edge_read(hash, pcall_redis('HMGET', hash, 'status', 'mtime', 'synced',
                                         'ctime'))
+  if h and is_outdated(hash, h) then
+    h = nil
+  end
   if not h and mtime == 0 then
     return nil
   elseif not h or h.m < mtime then

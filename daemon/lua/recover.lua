@@ -1,9 +1,10 @@
 -- SPDX-License-Identifier: MIT
 -- At each connect, before anything else: raises the generation when this is not
--- the Redis (or not the history) that was seen last, and the floor to what
--- PostgreSQL holds. `since` is new whenever what Redis has been through is.
---   ARGV: run id, replication id, floor (us)
--- Reply: generation, 1 when it was raised.
+-- the Redis (or not the history) that was seen last, or PostgreSQL has another
+-- history, and the floor to what PostgreSQL holds. `since` is new whenever what
+-- Redis has been through is.
+--   ARGV: run id, replication id, floor (us), history of PostgreSQL ("": not known)
+-- Reply: generation, 1 when it was raised; 2 when it was for PostgreSQL's sake.
 
 -- A user of Redis who may not do all that scripts do would see one of them end in
 -- the middle of its writes. Redis 7.0 and newer can be asked before; 8.0 wants to
@@ -34,17 +35,22 @@ if missing then
 end
 
 call('DEL', 'likesync:none')   -- a first write that is allowed at maxmemory
-local run, repl, low = ARGV[1], ARGV[2], tonumber(ARGV[3])
-local state = call('HMGET', STATE, 'run_id', 'replid', 'gen', 'floor', 'since')
+local run, repl, low, pg = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
+local state = call('HMGET', STATE, 'run_id', 'replid', 'gen', 'floor', 'since', 'pg')
 local gen, raised = tonumber(state[3]) or 0, 0
 if state[1] and (state[1] ~= run or state[2] ~= repl) then
   gen, raised = gen + 1, 1
+elseif state[6] and pg ~= '' and state[6] ~= pg then
+  gen, raised = gen + 1, 2
 end
-if not state[1] or raised == 1 then
+if pg ~= '' and state[6] ~= pg then
+  call('HSET', STATE, 'pg', pg)
+end
+if not state[1] or raised > 0 then
   call('HSET', STATE, 'run_id', run, 'replid', repl, 'gen', format('%d', gen),
        'life', us_text(now_us()))
 end
-if not state[1] or not state[5] or raised == 1 then
+if not state[1] or not state[5] or raised > 0 then
   call('HSET', STATE, 'since', us_text(now_us()))
 end
 if low > (tonumber(state[4]) or 0) then

@@ -35,7 +35,7 @@ for i = 1, #ARGV, 2 do
     out[#out + 1] = h.st
   elseif listed then
     out[#out + 1] = listed
-  elseif not h then
+  elseif not h or is_outdated(edge_key(ARGV[i], ARGV[i + 1]), h) then
     out[#out + 1] = 2
   else
     out[#out + 1] = format('%d %.0f', h.st, h.m)

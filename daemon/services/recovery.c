@@ -2,11 +2,18 @@
 /* Redis came, or came back.
  *
  * Happy path: connected → floor from PostgreSQL (when that is up) → recover.lua
- * of each kind (generation, floor) → open. Every CHECK_MS: INFO, and recover.lua again when
- * the run id or the replication id is another (a failover that kept the
- * connection). Failure modes: not a primary, or a policy that may evict dirty
+ * of each kind (generation, floor) → open. Every CHECK_MS: INFO, and recover.lua
+ * again, with the floor when the run id or the replication id is another (a
+ * failover that kept the connection). Failure modes: not a primary, or a policy that may evict dirty
  * keys: closed, asked again at each check; PostgreSQL away or silent: opened with
- * the floor that is known, and asked again until it answers. */
+ * the floor that is known, and asked again until it answers.
+ *
+ * PostgreSQL may come back without what it had committed: as a standby that was
+ * behind, or restored. Then what Redis takes for written is not, so PostgreSQL's
+ * history is asked for, too, whenever it is up and at every check, and another one
+ * raises the generation (recover.lua): no state or total is believed before
+ * PostgreSQL was asked again, and batches that were written and not acked are
+ * written again. */
 #include "services/recovery.h"
 
 #include <stdio.h>
@@ -17,6 +24,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "core/metrics.h"
+#include "core/sqlstate.h"
 #include "services/service.h"
 #include "services/sql.h"
 
@@ -32,21 +40,28 @@ struct recovery {
     struct redis_info info;
     struct redis_info sent; /* what recover.lua was last told of */
     struct sql_job floor_job;
+    struct sql_job history_job;
     struct args args;
     bool connected;
     bool open;
     bool was_open; /* once at least */
     bool asking_floor;
     bool floor_wanted; /* PostgreSQL was not asked yet, or did not answer */
+    bool asking_history;
+    bool history_refused;          /* it does not tell */
+    bool history_new;              /* recover.lua was not told */
+    char history[SQL_HISTORY_MAX]; /* of PostgreSQL; "" not known */
     int recovering;    /* kinds that have not answered recover.lua yet */
     bool failed;       /* one of them */
     bool raised;       /* the generation, and it was not said yet */
+    bool raised_of_pg; /* for PostgreSQL's sake */
     int64_t gen;       /* highest of all kinds */
     bool checking;
     struct log_limit error_log; /* recover.lua is tried for ever */
 };
 
 static void recover(struct recovery *r);
+static void recover_send(struct recovery *r);
 
 static void set_open(struct recovery *r, bool open, const char *why)
 {
@@ -111,6 +126,25 @@ static void recover_again(struct recovery *r)
     timer_start(r->timer, AGAIN_MS, 0);
 }
 
+static void say_raised(struct recovery *r)
+{
+    if (r->raised) {
+        metric_add(M_REDIS_FAILOVERS, 1);
+        log_warn("redis",
+                 "restarted or failed over: generation %lld; cached states "
+                 "are checked against PostgreSQL",
+                 (long long)r->gen);
+    }
+    if (r->raised_of_pg) {
+        metric_add(M_PG_FAILOVERS, 1);
+        log_warn("pg",
+                 "failed over or restored: generation %lld; cached states "
+                 "are checked against it",
+                 (long long)r->gen);
+    }
+    r->raised = r->raised_of_pg = false;
+}
+
 /* All kinds have answered. */
 static void recovered(struct recovery *r)
 {
@@ -122,15 +156,12 @@ static void recovered(struct recovery *r)
         recover(r);
         return;
     }
-    metric_set(M_GENERATION, (double)r->gen);
-    if (r->raised) {
-        metric_add(M_REDIS_FAILOVERS, 1);
-        log_warn("redis",
-                 "restarted or failed over: generation %lld; cached states "
-                 "are checked against PostgreSQL",
-                 (long long)r->gen);
+    if (r->history_new) {
+        recover_send(r);
+        return;
     }
-    r->raised = false;
+    metric_set(M_GENERATION, (double)r->gen);
+    say_raised(r);
     set_open(r, true, "");
     timer_start(r->timer, floor_is_due(r) ? AGAIN_MS : CHECK_MS, 0);
 }
@@ -150,6 +181,7 @@ static void on_recovered(void *arg, enum redis_outcome outcome,
 
         r->gen = gen > r->gen ? gen : r->gen;
         r->raised |= redis_value_int(redis_value_at(v, 1)) == 1;
+        r->raised_of_pg |= redis_value_int(redis_value_at(v, 1)) == 2;
     } else {
         if ((outcome == REDIS_ERROR || outcome == REDIS_FULL) &&
             log_allow(&r->error_log, ERROR_LOG_MS, &held))
@@ -172,6 +204,9 @@ static void recover_send(struct recovery *r)
     args_put_str(&r->args, r->info.run_id);
     args_put_str(&r->args, r->info.replid);
     args_put_i64(&r->args, r->events->floor_us(r->events->arg));
+    /* What it was is not what it comes back as. */
+    args_put_str(&r->args, pg_is_up(r->engine->pg) ? r->history : "");
+    r->history_new = false;
     for (int i = 0; i < EDGE_COUNT; i++) {
         if (args_send(&r->args, &r->services[i].engine, SCRIPT_RECOVER,
                       on_recovered, r) == 0)
@@ -181,6 +216,50 @@ static void recover_send(struct recovery *r)
     }
     if (r->recovering == 0)
         timer_start(r->timer, AGAIN_MS, 0);
+}
+
+/* No right to ask, or a PostgreSQL that has no such function: until it was away,
+ * at least. Anything else may be better at the next check. */
+static void judge_refusal(struct recovery *r, const struct pg_result *res)
+{
+    enum sql_action action = sqlstate_action(pg_result_sqlstate(res));
+
+    if (action != SQL_CONFIG && action != SQL_OTHER)
+        return;
+    r->history_refused = true;
+    log_warn("pg", "a failover would not be seen: %s", pg_result_message(res));
+}
+
+static void on_history(void *arg, enum pg_outcome outcome,
+                       const struct pg_result *res)
+{
+    struct recovery *r = arg;
+    char history[SQL_HISTORY_MAX];
+
+    r->asking_history = false;
+    if (outcome == PG_FAILED)
+        judge_refusal(r, res);
+    if (outcome != PG_DONE)
+        return;
+    sql_read_history(res, history);
+    if (strcmp(history, r->history) == 0)
+        return;
+    memcpy(r->history, history, sizeof(history));
+    r->history_new = true;
+    recover_send(r);
+}
+
+static void ask_history(struct recovery *r)
+{
+    if (r->asking_history || r->history_refused)
+        return;
+    sql_history(&r->history_job);
+    r->history_job.job.cb = on_history;
+    r->history_job.job.arg = r;
+    r->history_job.job.timeout_ms =
+        (unsigned)r->engine->options->pg_lookup_timeout_ms;
+    r->asking_history =
+        pg_submit(r->engine->pg, PG_LANE_LOOKUP, &r->history_job.job) == 0;
 }
 
 static void on_floor(void *arg, enum pg_outcome outcome,
@@ -200,6 +279,7 @@ static void recover(struct recovery *r)
 {
     if (!r->connected || r->asking_floor || r->recovering)
         return;
+    ask_history(r);
     sql_floor(&r->floor_job);
     r->floor_job.job.cb = on_floor;
     r->floor_job.job.arg = r;
@@ -243,6 +323,7 @@ static void judge(struct recovery *r, const struct redis_info *info)
             set_open(r, false, "Redis failed over");
         recover(r);
     } else { /* somebody may have emptied Redis, run id and all */
+        ask_history(r);
         recover_send(r);
     }
 }
@@ -299,6 +380,7 @@ void recovery_free(struct recovery *r)
         return;
     timer_free(r->timer);
     sql_job_free(&r->floor_job);
+    sql_job_free(&r->history_job);
     args_free(&r->args);
     free(r);
 }
@@ -339,6 +421,8 @@ void recovery_redis_down(struct recovery *r, const char *why)
 void recovery_pg_up(struct recovery *r)
 {
     r->floor_wanted = true;
+    r->history_refused = false;
+    r->history[0] = '\0';
     recover(r);
 }
 

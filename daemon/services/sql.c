@@ -2,6 +2,7 @@
 /* Statements that all kinds share, and jobs made of them. */
 #include "services/sql.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/fault.h"
@@ -40,6 +41,14 @@ static const char sql_prune[] =
 static const char sql_floor_text[] = "SELECT greatest("
                                      "(SELECT max(claimed_at) FROM sync_batch),"
                                      " (SELECT max(floor) FROM sync_state))";
+
+/* A promoted standby goes on with the next timeline, and so does a server that
+ * was restored to some point. */
+static const char sql_history_text[] =
+    "SELECT s.system_identifier || ':' || d.oid || ':' ||"
+    " left(pg_walfile_name(pg_current_wal_lsn()), 8)"
+    " FROM pg_control_system() s, pg_database d"
+    " WHERE d.datname = current_database() AND NOT pg_is_in_recovery()";
 
 /* ---- building ---- */
 
@@ -352,6 +361,21 @@ void sql_floor(struct sql_job *j)
     job_reset(j, false);
     stmt_begin(j, sql_floor_text);
     job_finish(j);
+}
+
+void sql_history(struct sql_job *j)
+{
+    job_reset(j, false);
+    stmt_begin(j, sql_history_text);
+    job_finish(j);
+}
+
+void sql_read_history(const struct pg_result *r, char history[SQL_HISTORY_MAX])
+{
+    int len;
+    const char *p = pg_result_value(r, 0, 0, 0, &len);
+
+    snprintf(history, SQL_HISTORY_MAX, "%.*s", p ? len : 0, p ? p : "");
 }
 
 int64_t sql_read_floor(const struct pg_result *r)

@@ -59,5 +59,10 @@ void sql_watermark(struct sql_job *j, const struct engine *e,
 /* The floor of all kinds: one row, one time or NULL. */
 void sql_floor(struct sql_job *j);
 int64_t sql_read_floor(const struct pg_result *r);
+/* What names the history of this database: another one after a failover, or
+ * where it was restored. "" where that is not known. */
+#define SQL_HISTORY_MAX 64
+void sql_history(struct sql_job *j);
+void sql_read_history(const struct pg_result *r, char history[SQL_HISTORY_MAX]);
 
 #endif

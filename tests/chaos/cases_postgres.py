@@ -4,6 +4,7 @@ happens to a batch on its way is in cases_batches.py."""
 import contextlib
 import os
 import signal
+import time
 
 import psycopg2
 
@@ -101,12 +102,13 @@ def pg_async_role(run):
 
 # ---- it fails over ----
 
-def with_standby(run, through=None):
+def with_standby(run, through=False):
     run.cluster = run.bed.postgres(**run.case.pg)
     database = run.cluster.create_database()
     if through:
-        run.replication = Link(run.bed, run.cluster, seed=run.seed)
-    run.standby = run.cluster.standby(through=through and run.replication)
+        through = run.links["replication", 0] = \
+            Link(run.bed, run.cluster, seed=run.seed)
+    run.standby = run.cluster.standby(through=through)
     return Spread(database, run.standby, run.cluster)
 
 
@@ -135,6 +137,43 @@ def pg_failover(run):
     run.load.wait_acked(run.random.randint(200, 500))
     run.fault("PostgreSQL crashes, and its standby takes over")
     fail_over(run)
+    run.load.wait_acked(200)
+
+
+def with_late_standby(run):
+    return with_standby(run, through=True)
+
+
+def fall_behind(run):
+    """Returns a time: what was acked before it, the standby has."""
+    since = time.monotonic()
+    for daemon in run.daemons:
+        daemon.drain()
+    run.cluster.wait_standby(run.standby)
+    run.link("replication").mode("blackhole")
+    return since
+
+
+def generations(run):
+    return [daemon.metrics()["likesyncd_generation"] for daemon in run.daemons]
+
+
+@case("pg_failover_behind", "PostgreSQL fails over to a standby that is behind: what"
+      " was acked since may be lost, and nothing else", daemons=2,
+      postgres=with_late_standby)
+def pg_failover_behind(run):
+    run.load.wait_acked(run.random.randint(200, 500))
+    run.fault("the standby falls behind")
+    since = fall_behind(run)
+    run.load.wait_acked(run.random.randint(100, 300))
+    run.link("replication").wait_fired()
+    before = generations(run)
+    run.fault("PostgreSQL crashes, and its standby takes over")
+    fail_over(run)
+    run.until(lambda: all(now > then for now, then in
+                          zip(generations(run), before)),
+              "the daemons to see that PostgreSQL has another history")
+    run.lossy(since)
     run.load.wait_acked(200)
 
 
