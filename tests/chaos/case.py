@@ -14,8 +14,9 @@ A case is a function that breaks things while the load runs. It is declared so:
 
 What it may declare (see Case): how many daemons and clients, settings of the
 three servers, links="redis pg clients" (a fault proxy on each of these, one per
-daemon), a pooler, another way to start a server, evict, answers, reads, pause and
-timeout of the clients, sentences that may be answered, a check of memory.
+daemon, of every second daemon by TCP), a pooler, another way to start a server,
+evict, answers, reads, pause and timeout of the clients, whether what they gave up
+may still arrive, sentences that may be answered, a check of memory.
 
 What a run offers:
 
@@ -99,6 +100,7 @@ class Case:
     pipeline: int = 16
     pause: float = 0.02         # of a client, between pipelines
     timeout: float = 30.0       # of a client: then the outcome is unknown
+    late: bool = False          # what clients gave up may still reach a daemon
     answers: bool = False       # no backend is away: 0 and 1 are always right
     errors: tuple = ()          # beginnings of replies that are right here
     memory: bool = True         # and the daemons' memory comes back
@@ -236,12 +238,13 @@ class Run:
         for n in range(case.daemons):
             self.daemons.append(self.start_daemon(n))
         self.through = checker.read_through(self.pg)
-        addresses = [self.put_link("clients", n, daemon.socket)
+        addresses = [self.client_address(n, daemon)
                      for n, daemon in enumerate(self.daemons)]
         self.load = clients.Load(
             self.record, addresses, seed=self.seed, clients=case.clients,
             pipeline=case.pipeline, pause=case.pause, timeout=case.timeout,
-            evict=self.redis if case.evict else None, reads=case.reads)
+            late=case.late, evict=self.redis if case.evict else None,
+            reads=case.reads)
         self.watcher = harness.I1Watcher(self.pg, pause=0.05)
 
     def start_redis(self, **more):
@@ -255,23 +258,29 @@ class Run:
     def start_daemon(self, n):
         options = {**DAEMON, **self.case.daemon}
         redis = self.put_link("redis", n, self.redis.socket)
-        options["redis_address"] = f"unix:{redis}"
+        options["redis_address"] = (redis or self.redis).address
         if self.case.pooler or "pg" in self.case.links.split():
             front, port = (self.pool, PORT) if self.case.pooler else \
                 (self.cluster, self.cluster.port)
             pg = self.put_link("pg", n, front.dir / f".s.PGSQL.{port}")
-            options["postgres_conninfo"] = \
-                f"host={pg.parent} port={port} dbname={self.pg.name} " \
+            options["postgres_conninfo"] = pg.conninfo(self.pg.name) if pg \
+                else f"host={front.dir} port={port} dbname={self.pg.name} " \
                 f"user={DAEMON_ROLE}"
         return self.bed.daemon(self.redis, self.pg, env=self.env, **options)
 
+    def client_address(self, n, daemon):
+        link = self.put_link("clients", n, daemon.socket)
+        if not link:
+            return daemon.socket
+        return link.socket or ("127.0.0.1", link.port)
+
     def put_link(self, part, n, target):
-        """The path to connect to instead of `target`, of the same name."""
+        """What is to be connected to instead of `target`; None: itself."""
         if part not in self.case.links.split():
-            return target
-        link = Link(self.bed, f"unix:{target}", seed=self.seed)
+            return None
+        link = Link(self.bed, f"unix:{target}", tcp=n % 2 == 1, seed=self.seed)
         self.links[part, n] = link
-        return link.socket
+        return link
 
     def measure(self, daemon):
         return len(os.listdir(f"/proc/{daemon.pid}/fd")), daemon.rss_bytes()

@@ -7,7 +7,9 @@
 A client has pairs of its own, some of them hot; the posts, and those who are
 followed, are everybody's. It sends pipelines of 1 to 16 requests, now and then
 a read between them, sends what is unknown again by chance, and reconnects when
-it has to, always to its own address. Hashes of likes that are clean go at
+it has to, always to its own address. Where what it gave up may arrive late, it
+asks nothing more of that pair, unless its events have times: without one, the
+late event would rightly win. Hashes of likes that are clean go at
 random, as by their TTL, unless `evict` is None. (Not those of follows: lists
 are loaded on the word that these live as long as cache.ttl says.)"""
 import contextlib
@@ -71,6 +73,7 @@ class Client(threading.Thread):
         self.timed = set(self.pairs[::2])
         self.last = {}          # pair: its last request
         self.again = []
+        self.left = set()       # pairs that are not asked for any more
         self.keys = load.evict.client(timeout=1) if load.evict else None
         self.connects = 0
         self.acked = 0
@@ -116,7 +119,7 @@ class Client(threading.Thread):
             for request in waiting:
                 if request and request.outcome == PENDING:
                     self.record.lost_answer(request)
-                    self.unknown(request.event)
+                    self.give_up(request.event)
             raise
 
     def answered(self, request, reply):
@@ -134,12 +137,21 @@ class Client(threading.Thread):
             self.unknown(request.event)
         self.acked += request.outcome == ACKED
 
+    def give_up(self, event):
+        """Sent, and not answered."""
+        if self.load.late and event.t is None:
+            self.left.add((event.kind, event.pair))
+        else:
+            self.unknown(event)
+
     def unknown(self, event):
         if self.random.random() < 0.5:
             self.again.append(event)
 
     def choose(self):
-        again, self.again = self.again, []
+        again = [event for event in self.again
+                 if (event.kind, event.pair) not in self.left]
+        self.again = []
         return again + [self.fresh() for _ in
                         range(self.random.randint(1, self.load.pipeline))]
 
@@ -157,7 +169,7 @@ class Client(threading.Thread):
         while True:
             hot = self.random.random() < 0.3
             pair = self.random.choice(self.pairs[:HOT] if hot else self.pairs)
-            if self.load.kind in (None, pair[0]):
+            if self.load.kind in (None, pair[0]) and pair not in self.left:
                 return pair
 
     def read(self):
@@ -185,10 +197,11 @@ class Load:
     port)."""
 
     def __init__(self, record, addresses, *, seed, clients=4, pipeline=16,
-                 pause=0.02, timeout=30.0, evict=None, reads=True):
+                 pause=0.02, timeout=30.0, late=False, evict=None,
+                 reads=True):
         self.record, self.seed, self.n_clients = record, seed, clients
         self.pipeline, self.pause, self.timeout = pipeline, pause, timeout
-        self.evict, self.reads = evict, reads
+        self.late, self.evict, self.reads = late, evict, reads
         self.kind = None        # "like" or "follow": only those, from now on
         self.ended = threading.Event()
         self.held = threading.Event()
