@@ -7,37 +7,37 @@ WAYS = ("both", "up", "down")
 ALL = "redis pg clients"
 
 
-def blackhole(run, link):
+def blackhole(random, is_well):
     """Also in one direction, of all connections, or of those that are there: then
     a new one overtakes what is stuck in the old."""
-    which = run.random.choice(["all", "old"])
-    return {"which": which, "direction": run.random.choice(WAYS)}
+    which = random.choice(["all", "old", "old"]) if is_well else "all"
+    return {"which": which, "direction": random.choice(WAYS)}
 
 
-def delay(run, link):
+def delay(random, _):
     """Shorter and longer than the deadlines of the daemon."""
-    return {"seconds": run.random.choice([0.02, 0.2, 0.6]),
-            "jitter": run.random.uniform(0, 0.2),
-            "direction": run.random.choice(WAYS)}
+    return {"seconds": random.choice([0.02, 0.2, 0.6]),
+            "jitter": random.uniform(0, 0.2),
+            "direction": random.choice(WAYS)}
 
 
-def cut(run, link):
-    return {"nbytes": run.random.choice([1, 7, 50, 400, 3000]),
-            "times": run.random.randint(1, 3),
-            "direction": run.random.choice(WAYS)}
+def cut(random, _):
+    return {"nbytes": random.choice([1, 7, 50, 400, 3000]),
+            "times": random.randint(1, 3),
+            "direction": random.choice(WAYS)}
 
 
-def trickle(run, link):
-    return {"size": 1, "direction": run.random.choice(WAYS)}
+def trickle(random, _):
+    return {"size": 1, "direction": random.choice(WAYS)}
 
 
-def flap(run, link):
-    return {"period": run.random.uniform(0.05, 0.4),
-            "bad": run.random.choice(["reset", "refuse", "blackhole",
+def flap(random, _):
+    return {"period": random.uniform(0.05, 0.4),
+            "bad": random.choice(["reset", "refuse", "blackhole",
                                       "half_open"])}
 
 
-def nothing_to_draw(run, link):
+def nothing_to_draw(random, _):
     return {}
 
 
@@ -74,7 +74,15 @@ class Breaker:
 
     def spoil(self, name):
         link, mode = self.run.links[name], self.next_mode()
-        args = MODES[mode](self.run, link)
+        if name[0] == "pg" and ("redis", name[1]) in self.broken:
+            self.mend()     # nothing would go to PostgreSQL
+        is_well = not self.broken
+        if is_well:
+            before = link.stats()
+            self.run.until(lambda: all(link.stats()[way] > before[way]
+                                       for way in ("up", "down")),
+                           f"{name} to be in use")
+        args = MODES[mode](self.random, is_well)
         self.run.fault(f"{name}: {mode} {args or ''}")
         link.mode(mode, **args)
         self.broken[name] = mode
