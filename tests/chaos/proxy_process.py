@@ -362,6 +362,8 @@ class Link:
         if self.flapping:
             self.flapping.cancel()
             self.flapping = None
+        if self.modes[UP].name in WHOLE:    # else it stays in one direction
+            self.set_modes("pass", (UP, DOWN), "all", {})
         ways = (UP, DOWN) if direction == "both" else (direction,)
         if name == "flap":
             self.flapping = self.spawn(self.flap(ways, args))

@@ -251,6 +251,15 @@ def test_reset_of_a_unix_socket(bed):
     peer.close()
 
 
+@pytest.mark.parametrize("whole", ["reset", "refuse", "half_open"])
+def test_one_direction_after_both(link, whole):
+    """Nothing of what had no direction stays in the other one."""
+    link.mode(whole)
+    link.mode("delay", seconds=0.01, direction="down")
+    echo(link.connect())
+    assert link.fired() == 1
+
+
 @pytest.mark.parametrize("nbytes", [0, 1, 70_000])
 def test_cut_up(tcp_link, peer, nbytes):
     """The server gets so many bytes, to the last, and no more."""
