@@ -12,7 +12,8 @@ local gen = tonumber(call('HGET', STATE, 'gen')) or 0
 local now = now_us()
 local out = {us_text(now)}
 local is_mine = taker_of(ARGV[1]) == ARGV[2] -- else nothing is to be written
-if is_mine and now - ARGV[3] > ASKED_MAX then
+local age = now - ARGV[3]
+if is_mine and (age < 0 or age > ASKED_MAX) then
   return out
 end
 

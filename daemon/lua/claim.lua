@@ -25,10 +25,7 @@ local now = now_us()
 local state = call('HMGET', STATE, 'gen', 'floor', 'pass_at', 'pass_prev',
                    'lists_off')
 local keeps_sets = UNSYNCED_SETS or state[5] -- or did
-local gen, high = tonumber(state[1]) or 0, tonumber(state[2]) or 0
-if now > high then
-  high = now
-end
+local gen = tonumber(state[1]) or 0
 
 local HEAD = 5                 -- of the reply, filled in at its end
 local out, n_rows, seen, orphans, bad = {0, 0, 0, 0, 0}, 0, 0, {}, {}
@@ -96,6 +93,8 @@ if ARGV[5] == '1' and call('EXISTS', PASS, PARTS) == 0 then
     call('HSET', STATE, 'floor', state[3])
   end
 end
+local high = math.max(now, least_us(state[2], state[3]))
+local most_high = high + AT_AHEAD
 
 -- The row of a pair: as row_put, the usual one without a table in between.
 local function take_pair(owner, member)
@@ -118,7 +117,7 @@ local function take_pair(owner, member)
     end
     m = row_put(out, owner, member, h, v[4], v[5], gen)
   end
-  high = high_put(high, m, now)
+  high = high_put(high, m, most_high)
   n_rows = n_rows + 1
   record[#record + 1], record[#record + 2] = owner .. ' ' .. member, ''
 end
@@ -186,7 +185,7 @@ end
 
 local function is_held(owner)
   local till = is_any_held and call('ZSCORE', HOLD, owner)
-  return till and till + 0 > now
+  return till and till + 0 > now and till - HELD <= now
 end
 
 -- Owners of `registry`, whose pairs are in `prefix`..owner. False: none there.
@@ -232,6 +231,9 @@ local function put_on_record(id, fields)
   call('ZADD', LEASES, now + lease * 1000, id)
 end
 
+if n_rows > 0 or #orphans > 0 then
+  leases_at(now, true)
+end
 if n_rows > 0 then
   put_on_record(batch, record)
   on_record_add(takers, n_taken)

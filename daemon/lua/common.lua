@@ -43,6 +43,7 @@ local OF_OWNER = 'likesync:unsynced:' .. KIND .. ':' .. OWNER_FIELD:sub(1, -4) .
 local OF_MEMBER = 'likesync:unsynced:' .. KIND .. ':' .. MEMBER_FIELD:sub(1, -4) .. ':'
 local COUNT = 'likesync:count:' .. KIND .. ':' -- generation:owner -> base of a total
 local HOLD = 'likesync:hold:' .. KIND       -- owners that claims leave alone until
+local HELD = 300 * 1000                     -- that long, in us
 -- Owners whose base is being asked for, and of which nothing came on record since the
 -- epoch of this number.
 local FILL = 'likesync:fill:' .. KIND
@@ -254,6 +255,22 @@ end
 -- Whether such a daemon was here not long ago: they come every two seconds.
 local function lists_are_off(at)
   return at and math.abs(now_us() - at) < 5 * SECOND
+end
+
+-- Leases end by the clock of this host. Where it was set back since the last one
+-- began (STATE, leased_at), all end as much sooner: none is longer than it was.
+--   given: one begins now
+local function leases_at(now, given)
+  local at = tonumber(call('HGET', STATE, 'leased_at')) or 0
+  if at > now then
+    local leases = call('ZRANGE', LEASES, 0, -1, 'WITHSCORES')
+    for i = 1, #leases, 2 do
+      call('ZADD', LEASES, format('%.0f', leases[i + 1] - (at - now)), leases[i])
+    end
+  end
+  if at > now or given then
+    call('HSET', STATE, 'leased_at', us_text(now))
+  end
 end
 
 -- Nothing of the batch is on record any more.

@@ -3,15 +3,14 @@
 -- Reply: the epoch (epoch()), then per owner its total; or nothing when its base is
 -- not kept; or "written" when PostgreSQL need not be asked for it either: its rows are
 -- on record, so its base cannot be kept (counts_keep.lua).
-local HELD = 300 * SECOND / 1000 -- for so long claims leave an owner alone,
-local HELD_AGAIN = SECOND        -- and not again within this time
+local HELD_AGAIN = SECOND        -- an owner is not held again within this time
 local FILLS_MAX = 10000
 local FILL_TTL = 10
 local now, number = now_us(), nil
 
 local function hold(owner)
   local till = call('ZSCORE', HOLD, owner)
-  if not till or till + HELD_AGAIN < now then
+  if not till or till + HELD_AGAIN < now or till - HELD > now then
     call('ZREMRANGEBYSCORE', HOLD, '-inf', us_text(now - HELD_AGAIN))
     call('ZADD', HOLD, us_text(now + HELD), owner)
     call('EXPIRE', HOLD, 2)

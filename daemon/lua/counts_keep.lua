@@ -44,7 +44,12 @@ end
 
 local kept = {}
 local ttl = ARGV[2]
-if gen > 0 and now - (tonumber(call('HGET', STATE, 'since')) or 0) < UNSURE then
+local since = gen > 0 and tonumber(call('HGET', STATE, 'since')) or 0
+if since > now then              -- the clock of this host was set back
+  since = now
+  pcall_redis('HSET', STATE, 'since', us_text(now))
+end
+if gen > 0 and now - since < UNSURE then
   ttl = UNSURE_TTL
 end
 for i = 3, #ARGV, 2 do

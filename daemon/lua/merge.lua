@@ -4,8 +4,8 @@
 --   ARGV: a time (us) when PostgreSQL had not been asked yet, epoch at that time, then
 --     per pair: owner, member, status, mtime, ctime (us)
 call('DEL', 'likesync:none')   -- a first write that is allowed at maxmemory
-local gen = tonumber(generation())
-if now_us() - ARGV[1] > ASKED_MAX or match(ARGV[2], '^%d+') ~= life() then
+local gen, age = tonumber(generation()), now_us() - ARGV[1]
+if age < 0 or age > ASKED_MAX or match(ARGV[2], '^%d+') ~= life() then
   return 0
 end
 local n = 0

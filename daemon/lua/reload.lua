@@ -11,11 +11,10 @@ if ARGV[2] ~= taker and (ARGV[2] ~= '' or not find(taker, ':0$')) then
   return {-1}
 end
 local now = now_us()
-local state = call('HMGET', STATE, 'gen', 'floor')
-local gen, high = tonumber(state[1]) or 0, tonumber(state[2]) or 0
-if now > high then
-  high = now
-end
+local state = call('HMGET', STATE, 'gen', 'floor', 'pass_at')
+local gen = tonumber(state[1]) or 0
+local high = math.max(now, least_us(state[2], state[3]))
+local most_high = high + AT_AHEAD
 
 local scan = call('HSCAN', BATCH .. ARGV[1], ARGV[3], 'COUNT', ARGV[4])
 local rows, orphans = {}, {}
@@ -27,7 +26,7 @@ for i = 1, #scan[2], 2 do
     local v = pcall_redis('HMGET', key, 'status', 'mtime', 'synced', 'ctime',
                           'claimed')
     local m = row_put(rows, owner, member, edge_read(key, v), v[4], v[5], gen)
-    high = high_put(high, m, now)
+    high = high_put(high, m, most_high)
   else
     orphans[#orphans + 1], orphans[#orphans + 2] = field, scan[2][i + 1]
   end

@@ -64,8 +64,8 @@ end
 
 -- The ledger's floor: the highest time that may have been made here. Client
 -- times more than a minute ahead are not ours.
-local function high_put(high, m, now)
-  if m > high and m <= now + AT_AHEAD then
+local function high_put(high, m, most)
+  if m > high and m <= most then
     return m
   end
   return high

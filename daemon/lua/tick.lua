@@ -19,6 +19,7 @@
 call('DEL', 'likesync:none')   -- a first write that is allowed at maxmemory
 local now = now_us()
 local lease_end = format('%.0f', now + ARGV[1] * 1000)
+leases_at(now, #ARGV > 3 + ARGV[3])
 for i = 4 + ARGV[3], #ARGV do
   call('ZADD', LEASES, 'XX', lease_end, ARGV[i])
 end
@@ -26,9 +27,27 @@ local taken = {}
 if ARGV[2] + 0 > 0 then
   taken = call('ZRANGEBYSCORE', LEASES, '-inf', format('%.0f', now), 'LIMIT', 0,
                ARGV[2])
+  leases_at(now, #taken > 0)
   for _, id in ipairs(taken) do
     call('ZADD', LEASES, 'XX', lease_end, id)
   end
+end
+
+-- Second looks that were asked for before the clock of this host was set back.
+local LOOKS = 1000
+local ahead = call('ZRANGEBYSCORE', AGAIN, format('(%.0f', now), '+inf', 'LIMIT', 0,
+                   LOOKS)
+for _, item in ipairs(ahead) do
+  call('ZADD', AGAIN, now, item)
+end
+
+-- When the oldest was, by the clock that is told. There may be more of those.
+local function oldest_look(clock)
+  local at = call('ZRANGE', AGAIN, 0, 0, 'WITHSCORES')[2]
+  if at and #ahead == LOOKS then
+    return '1'
+  end
+  return at and format('%.0f', at + clock - now) or '0'
 end
 
 -- ---- pairs that wait ----
@@ -106,8 +125,7 @@ local state = call('HMGET', STATE, 'pass_at', 'pass_prev', 'floor')
 local clock = math.max(now, least_us(state[3], state[1])) -- as for a new pass
 local left = call('SCARD', PASS) + call('SCARD', PARTS)
 local out = {format('%.0f', clock), format('%.0f', watermark(state[1], state[2])),
-             call('SCARD', REGISTRY), left, call('ZRANGE', AGAIN, 0, 0, 'WITHSCORES')[2] or '0',
-             call('ZCARD', BATCHES),
+             call('SCARD', REGISTRY), left, oldest_look(clock), call('ZCARD', BATCHES),
              call('HLEN', ON_RECORD), floor(waiting + 0.5)}
 for _, id in ipairs(taken) do
   call('HINCRBY', TAKERS, id, 1)

@@ -14,9 +14,10 @@ A case is a function that breaks things while the load runs. It is declared so:
 
 What it may declare (see Case): how many daemons and clients, settings of the
 three servers, links="redis pg clients" (a fault proxy on each of these, one per
-daemon, of every second daemon by TCP), a pooler, another way to start a server,
-evict, answers, reads, pause and timeout of the clients, whether what they gave up
-may still arrive, sentences that may be answered, a check of memory.
+daemon, of every second daemon by TCP), shims={"redis": Clock, "daemons": Nth}
+(preloaded, one for each server of that part), a pooler, another way to start a
+server, evict, answers, reads, pause and timeout of the clients, whether what they
+gave up may still arrive, sentences that may be answered, a check of memory.
 
 What a run offers:
 
@@ -26,6 +27,7 @@ What a run offers:
     run.daemons, run.load, run.bed    run.load.users() are those who act;
                                       run.load.kind = "like": only likes from now on
     run.link(part, n=0)               the proxy.Link of a daemon
+    run.shim(part, n=0)               what was preloaded: "redis", "pg", "daemons"
     run.random                        seeded; the only source of chance
     run.rounds(n)                     n, or more where the campaign is long
     run.fault(what, repair=None)      counts and notes a fault, before it is made
@@ -91,6 +93,7 @@ class Case:
     redis: dict = dataclasses.field(default_factory=dict)   # over REDIS
     pg: dict = dataclasses.field(default_factory=dict)      # postgresql.conf
     links: str = ""
+    shims: dict = dataclasses.field(default_factory=dict)
     pooler: bool = False        # a PgBouncer in front of PostgreSQL: run.pool
     postgres: object = None     # of the run: starts another one, as start_pg does
     redis_by: object = None     # the same of Redis: start_redis
@@ -153,7 +156,8 @@ class Run:
         self.result = Result(case.name, seed)
         self.begun = time.monotonic()
         self.bed = harness.Bed(template=template)
-        self.repairs, self.links, self.apps = [], {}, False
+        self.repairs, self.links, self.shims = [], {}, {}
+        self.apps = False
         self.load = self.watcher = self.pool = None
         self.daemons, self.fds, self.memory = [], {}, {}
 
@@ -211,6 +215,9 @@ class Run:
         """part: "redis", "pg" or "clients"."""
         return self.links[part, n]
 
+    def shim(self, part, n=0):
+        return self.shims[part, n]
+
     def go(self):
         self.load.held.clear()
 
@@ -248,11 +255,13 @@ class Run:
         self.watcher = harness.I1Watcher(self.pg, pause=0.05)
 
     def start_redis(self, **more):
-        return self.bed.redis(**{**REDIS, **self.case.redis, **more})
+        return self.bed.redis(preload=self.put_shims("redis"),
+                              **{**REDIS, **self.case.redis, **more})
 
     def start_pg(self):
         """Sets `cluster`, and returns the database."""
-        self.cluster = self.bed.postgres(**self.case.pg)
+        self.cluster = self.bed.postgres(preload=self.put_shims("pg"),
+                                         **self.case.pg)
         return self.cluster.create_database()
 
     def start_daemon(self, n):
@@ -266,7 +275,15 @@ class Run:
             options["postgres_conninfo"] = pg.conninfo(self.pg.name) if pg \
                 else f"host={front.dir} port={port} dbname={self.pg.name} " \
                 f"user={DAEMON_ROLE}"
-        return self.bed.daemon(self.redis, self.pg, env=self.env, **options)
+        return self.bed.daemon(self.redis, self.pg, env=self.env,
+                               preload=self.put_shims("daemons", n), **options)
+
+    def put_shims(self, part, n=0):
+        """A shim of its own for a server."""
+        if part not in self.case.shims:
+            return ()
+        self.shims[part, n] = self.case.shims[part](self.bed)
+        return (self.shims[part, n],)
 
     def client_address(self, n, daemon):
         link = self.put_link("clients", n, daemon.socket)

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: MIT
 """The preloaded libraries: each does what it says to the servers it is for."""
-import calendar
 import contextlib
-import re
 import time
 
 import psycopg2
@@ -46,19 +44,13 @@ def test_clock_of_redis(bed, offset):
     assert near(redis_time(redis), time.time() + offset)
 
 
-def last_logged(daemon):
-    """The time of its last line."""
-    date = re.findall(r"^\S*(\d{4}-\d\d-\d\dT[\d:]{8})", daemon.log_text(), re.M)
-    return calendar.timegm(time.strptime(date[-1], "%Y-%m-%dT%H:%M:%S"))
-
-
 def test_clock_of_the_daemon(bed, redis, pg):
     clock = Clock(bed)
     daemon = bed.daemon(redis, pg, preload=[clock])
     for n, offset in enumerate((HOUR, -HOUR, 0)):
         clock.move(offset)
         daemon.sighup()     # it says so
-        wait_for(lambda at=offset: near(last_logged(daemon), time.time() + at))
+        wait_for(lambda at=offset: near(daemon.last_logged(), time.time() + at))
         # Timers are of another clock: it still flushes at once.
         with contextlib.closing(daemon.client()) as client:
             assert client.execute_command("LIKE", 7, n) == 1

@@ -109,6 +109,8 @@ def check_hashes(keys, pg, edges):
              if not name.startswith(edges.sets)]
     answers = read_all(keys, names, ("HGETALL",), ("TTL",))
     for name, (edge, ttl) in zip(names, answers):
+        if "synced" not in edge:
+            raise Failed(f"{name} was never looked up: {edge}")
         synced = edge["synced"].split()
         if (int(synced[2]) if len(synced) > 2 else 0) != now:
             continue

@@ -16,6 +16,7 @@ the servers that live in it; closing it stops them, by pid, and removes it.
 Start servers from the main thread: each gets a signal when the thread that
 started it ends, so that none outlives a test that was killed.
 """
+import calendar
 import contextlib
 import os
 import pathlib
@@ -26,6 +27,7 @@ import socket
 import sys
 import tempfile
 import threading
+import time
 import urllib.error
 import urllib.request
 
@@ -216,6 +218,12 @@ class Daemon(Server):
         if status != -signal.SIGKILL:
             raise Failed(f"exit status {status}, not killed by its fault point"
                          f"\n{self.log_tail()}")
+
+    def last_logged(self):
+        """The time of its last line, by its own clock."""
+        dates = re.findall(r"^\S*(\d{4}-\d\d-\d\dT[\d:]{8})", self.log_text(),
+                           re.M)
+        return calendar.timegm(time.strptime(dates[-1], "%Y-%m-%dT%H:%M:%S"))
 
     def check_log(self):
         """Fails when a sanitizer reported something."""
