@@ -255,8 +255,8 @@ class Run:
         self.watcher = harness.I1Watcher(self.pg, pause=0.05)
 
     def start_redis(self, **more):
-        return self.bed.redis(preload=self.put_shims("redis"),
-                              **{**REDIS, **self.case.redis, **more})
+        return self.bed.redis(**{"preload": self.put_shims("redis"), **REDIS,
+                                 **self.case.redis, **more})
 
     def start_pg(self):
         """Sets `cluster`, and returns the database."""
