@@ -307,8 +307,13 @@ static void judge(struct recovery *r, const struct redis_info *info)
     bool other = !is_same(info, &r->info);
     bool policy = strcmp(info->maxmemory_policy, r->info.maxmemory_policy) != 0;
     bool aof = info->aof_enabled != r->info.aof_enabled;
+    const char *was = objection(&r->info);
     const char *no = objection(info);
 
+    if (r->info.is_primary && !info->is_primary)
+        log_warn("redis", "it has become a replica");
+    if (was && !no)
+        log_info("redis", "it can be used again");
     r->info = *info;
     info_metrics(info);
     if (policy)

@@ -438,6 +438,7 @@ def test_a_policy_that_changes_at_run_time(bed, redis, pg):
     assert not keys.exists("post_user_like_42_3")
     keys.config_set("maxmemory-policy", "noeviction")
     wait_for(lambda: call(daemon, "LIKE", 3, 42) == ":1\r\n", 30, "to heal")
+    assert "redis: it can be used again" in daemon.log_text()
     daemon.drain()
     assert (42, 3, 1) in rows(pg)
     harness.check_exact(pg)
