@@ -18,7 +18,7 @@ const struct ctl_option ctl_options[] = {
     {CTL_OPT_TIMEOUT, 't', "timeout", "MS",
      "How long to wait, 1 to 3600000 ms (30000)."},
     {CTL_OPT_COUNT, 'n', "count", "N",
-     "How many: lines of top, letters of a list, which has 1 to 1000 (20)."},
+     "How many: lines of top, or dead letters of a list, 1 to 1000 (20)."},
     {CTL_OPT_INTERVAL, 'i', "interval", "MS",
      "Time between two looks, 100 to 3600000 ms (1000)."},
     {CTL_OPT_JSON, 0, "json", NULL, "Print JSON."},

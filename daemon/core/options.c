@@ -118,7 +118,7 @@ static void print_head(struct buf *out)
              "# outer spaces. In quotes write \\\" for \" and \\\\ for \\, as "
              "in\n"
              "#   conninfo = \"host=/tmp application_name='a;b # c'\"\n"
-             "# Passwords belong into files of their own: the app servers' "
+             "# Passwords belong in files of their own: the app servers' "
              "group may read\n# this one.\n"
              "# What is marked \"reload\" takes effect on SIGHUP, the rest "
              "after a restart.\n\n");
