@@ -288,6 +288,12 @@ def test_verbs_and_commands_are_all_there(client):
     assert named - known <= {"get"}
 
 
+def test_the_runbook_names_each_alert():
+    rules = (ROOT / "etc/prometheus-rules.yml").read_text()
+    assert set(re.findall(r"alert: (\w+)", rules)) \
+        == set(re.findall(r"`(Likesyncd\w+)`", section("Runbook")))
+
+
 def test_links_lead_somewhere():
     for target in re.findall(r"\]\(([^)]+)\)", README):
         if target.startswith("#"):
