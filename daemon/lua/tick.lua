@@ -114,7 +114,7 @@ end
 for i = 4, 3 + ARGV[3] do
   know(ARGV[i])
 end
-for _, owner in ipairs(call('SMEMBERS', BIG)) do
+for _, owner in ipairs(call('SRANDMEMBER', BIG, KEPT)) do
   know(owner)
 end
 local waiting = pairs_of(REGISTRY, SET) + pairs_of(PASS, SET, REGISTRY)
