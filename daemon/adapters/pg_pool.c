@@ -23,6 +23,7 @@
 #include "adapters/timer.h"
 #include "base/backoff.h"
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/log.h"
 #include "base/mem.h"
 
@@ -431,8 +432,8 @@ struct pg *pg_new(struct uv_loop_s *loop, const struct pg_config *c)
     /* For the transaction only, as a pooler in front may demand it. A role that
      * trades durability for speed must not decide for us. */
     snprintf(p->settings, sizeof(p->settings),
-             "SELECT set_config('synchronous_commit', 'on', true), "
-             "set_config('lock_timeout', '%u', true)",
+             "SELECT %s, set_config('lock_timeout', '%u', true)",
+             fault_edit("set_config('synchronous_commit', 'on', true)"),
              c->lock_timeout_ms);
     p->text = mem_zalloc(TEXT_MAX);
     pg_queue_init(&p->queue);

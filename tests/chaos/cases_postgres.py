@@ -117,9 +117,8 @@ def with_synchronous_standby(run):
     run.cluster.psql("postgres", "-c", "ALTER SYSTEM SET"
                      " synchronous_standby_names = '*'",
                      "-c", "SELECT pg_reload_conf()")
-    wait_for(lambda: run.standby.source and database.value(
-        "SELECT sync_state FROM pg_stat_replication") == "sync",
-        what="the standby to be synchronous")
+    wait_for(lambda: database.query("SELECT sync_state FROM pg_stat_replication")
+             == [("sync",)], what="the standby to be synchronous")
     return database
 
 
@@ -138,6 +137,7 @@ def pg_failover(run):
     run.fault("PostgreSQL crashes, and its standby takes over")
     fail_over(run)
     run.load.wait_acked(200)
+    wait_seen(run)
 
 
 def with_late_standby(run):
@@ -154,8 +154,15 @@ def fall_behind(run):
     return since
 
 
-def generations(run):
-    return [daemon.metrics()["likesyncd_generation"] for daemon in run.daemons]
+def wait_seen(run):
+    """Every daemon has the generation that the failover began, of either kind."""
+    run.until(lambda: all(daemon.metrics()["likesyncd_generation"] == 1
+                          for daemon in run.daemons),
+              "the daemons to see that PostgreSQL has another history")
+    seen = sum(daemon.metrics()["likesyncd_postgres_failovers_total"]
+               for daemon in run.daemons)
+    if not seen:
+        run.fail("case", "no daemon says that PostgreSQL failed over")
 
 
 @case("pg_failover_behind", "PostgreSQL fails over to a standby that is behind: what"
@@ -167,12 +174,9 @@ def pg_failover_behind(run):
     since = fall_behind(run)
     run.load.wait_acked(run.random.randint(100, 300))
     run.link("replication").wait_fired()
-    before = generations(run)
     run.fault("PostgreSQL crashes, and its standby takes over")
     fail_over(run)
-    run.until(lambda: all(now > then for now, then in
-                          zip(generations(run), before)),
-              "the daemons to see that PostgreSQL has another history")
+    wait_seen(run)
     run.lossy(since)
     run.load.wait_acked(200)
 

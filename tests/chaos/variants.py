@@ -28,6 +28,9 @@ class Variant:
 VARIANTS = {
     "ack_before_commit": Variant("pg_killed", ("lost",)),
     "refused_recorded:5": Variant("calm", ("refused",)),
+    "commit_not_durable": Variant(
+        "pg_async_role", ("lost",), "daemon/adapters/pg_pool.c",
+        "'synchronous_commit', 'on'", "'synchronous_commit', 'off'"),
     "pop_without_record": Variant(
         "killed", ("lost", "left"), "daemon/lua/claim.lua",
         "if n_rows > 0 then\n  put_on_record(batch, record)",
