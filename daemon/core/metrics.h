@@ -146,6 +146,9 @@
       "kind=\"follow\"", "")                                                   \
     X(DEAD_LETTERS, COUNTER, "likesyncd_dead_letters_total", "",               \
       "Rows that PostgreSQL refuses, put into sync_dead_letter.")              \
+    X(DEAD_LETTERS_LEFT, GAUGE, "likesyncd_dead_letters", "",                  \
+      "Rows of sync_dead_letter, as last told; 10001 when there are more, NaN" \
+      " when not known.")                                                      \
     X(ORPHANS, COUNTER, "likesyncd_orphans_total", "",                         \
       "Counter deltas without rows, added to unattributed.")                   \
     X(BACKLOG_OWNERS_LIKE, GAUGE, "likesyncd_backlog_owners", "kind=\"like\"", \

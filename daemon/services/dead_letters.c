@@ -2,12 +2,14 @@
 #include "services/dead_letters.h"
 
 #include <ctype.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "core/metrics.h"
 #include "core/pgarray.h"
 #include "services/engine.h"
 
@@ -211,6 +213,7 @@ static void on_recent(void *arg, enum pg_outcome outcome,
     forget(&d->recent);
     d->recent.known = true;
     d->recent.total = dead_letters_total(result);
+    metric_set(M_DEAD_LETTERS_LEFT, (double)d->recent.total);
     d->recent.n = pg_result_rows(result, 0);
     for (int i = 0; i < d->recent.n; i++) {
         dead_letters_row(result, i, &row);
@@ -249,6 +252,7 @@ struct dead_letters *dead_letters_new(const struct engine *e)
     struct dead_letters *d = mem_zalloc(sizeof(*d));
 
     d->engine = e;
+    metric_set(M_DEAD_LETTERS_LEFT, NAN);
     return d;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Rows that PostgreSQL refused, as they stand in sync_dead_letter: reads them, and
- * keeps the newest few for a page that is looked at often. */
+ * keeps the newest few for a page that is looked at often, and their number in a
+ * metric. */
 #ifndef SERVICES_DEAD_LETTERS_H
 #define SERVICES_DEAD_LETTERS_H
 

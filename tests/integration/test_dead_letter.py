@@ -111,6 +111,22 @@ def test_refused_rows_of_a_big_batch(case, posts, bad):
     assert len(case.letters()) == len(bad)
 
 
+def test_those_that_there_are_are_shown(case):
+    """Also by a daemon that has refused none of them, and not when they went."""
+    def shown():
+        return case.daemon.metrics()["likesyncd_dead_letters"]
+
+    case.send("LIKE", [(7, 42), (8, 42), (9, 42)])
+    case.refuse("user_id = 9")
+    case.flush()
+    wait_for(lambda: shown() == 2, 60, "the metric")
+    case.daemon.restart()
+    wait_for(lambda: shown() == 2, 60, "the metric after a restart")
+    assert case.daemon.metrics()["likesyncd_dead_letters_total"] == 0
+    case.pg.query("DELETE FROM sync_dead_letter WHERE member_id = '7'")
+    wait_for(lambda: shown() == 1, 60, "one to be gone")
+
+
 def test_all_rows_of_one_post(case):
     """In a batch with others, in the middle of them."""
     posts = [10, 20, 30]

@@ -188,7 +188,7 @@ LAG = f'sync_lag_seconds{{kind="like",{A}}}'
 BACKLOG = f'backlog_rows{{kind="like",{A}}}'
 ERRORS = f'events_total{{result="error",verb="like",{A}}}'
 REFUSED = f"clients_refused_total{{{A}}}"
-DEAD = f"dead_letters_total{{{A}}}"
+DEAD = f"dead_letters{{{A}}}"
 DRIFT = 'drift_found_total{of="lists"}'
 LOOP = f"loop_delay_seconds{{{A}}}"
 UP = f'up{{job="likesyncd",{A}}}'
@@ -204,8 +204,12 @@ def unknown(samples):
 
 ALERTS = {
     "LikesyncdDown": Alert({UP: "0x80"}, 2, [
-        {UP: "1" + LONG}, {UP: "1 1 0 0 0 1 0 0 0 1x20"},
-        {'up{job="other",instance="a"}': "0x80"}]),
+        {UP: "1" + LONG}, {UP: "1 1 0 0 0 1 0 0 0 1" + LONG},
+        {'up{job="other",instance="a"}': "0" + LONG, UP: "1" + LONG},
+        # One of two that is not to be read any more, or another name.
+        {UP: "1" + LONG, UP.replace('"a"', '"b"'): "1x80"},
+        {'up{job="other",instance="a"}': "1" + LONG} |
+        one(f'uptime_seconds{{job="other",{A}}}', "0+15" + LONG)]),
     "LikesyncdRedisDown": Alert(one(REDIS_UP, "0x80"), 2, [
         one(REDIS_UP, "1" + LONG),
         one(REDIS_UP, "1 0 0 0 1 0 0 0 1x20")]),
@@ -232,7 +236,8 @@ ALERTS = {
             one(f"flusher_paused{{{A}}}", "0" + LONG),
             one(f"flusher_paused{{{A}}}", "1x230 0x4 1x230 0x4")]),
     "LikesyncdDeadLetters": Alert(one(DEAD, "0x4 1x20"), 3, [
-        one(DEAD, "7" + LONG), one(DEAD, "7x80 0x80")]),
+        one(DEAD, "0" + LONG), one(DEAD, unknown(4 * MINUTES)),
+        one(f"dead_letters_total{{{A}}}", "7+1" + LONG)]),
     "LikesyncdDrift": Alert(one(DRIFT, "0x4 1x20"), 3, [
         one(DRIFT, "7" + LONG), one(DRIFT, "7x80 0x80")]),
     "LikesyncdEventErrors": Alert(one(ERRORS, "0+30x80"), 11, [
@@ -287,6 +292,24 @@ def test_an_alert_fires(alert, tmp_path):
 def test_an_alert_stays_silent(alert, series, tmp_path):
     promtool_tests(tmp_path, alert, series,
                    {minute: False for minute in range(MINUTES + 1)})
+
+
+@pytest.mark.parametrize("series", [
+    {UP: "1x39 stale"}, {'up{job="other",instance="a"}': "0" + LONG},
+    {'up{job="other",instance="a"}': "1x39 0x200"} |
+    one(f'uptime_seconds{{job="other",{A}}}', "0+15x39 stale")],
+    ids=["its-target", "none-of-the-name", "another-name"])
+def test_the_down_alert_misses_what_vanished(series, tmp_path):
+    promtool_tests(tmp_path, "LikesyncdDown", series, {12: True, 60: True})
+
+
+def test_the_dead_letter_alert_stays_while_there_are_any(tmp_path):
+    """Over a restart, too; and goes within minutes after the last of them."""
+    promtool_tests(
+        tmp_path, "LikesyncdDeadLetters",
+        one(DEAD, "0x19 3x99 " + unknown(4) + "3x99 1x79 0x60"),
+        {minute: 5 <= minute < 76 for minute in range(90)
+         if not 75 < minute < 82})
 
 
 def test_the_lag_alert_does_not_flap(tmp_path):

@@ -7,10 +7,12 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <math.h>
 #include <string.h>
 
 #include "base/buf.h"
 #include "base/clock.h"
+#include "core/metrics.h"
 #include "core/pgarray.h"
 #include "services/dead_letters.h"
 #include "services/engine.h"
@@ -222,6 +224,7 @@ static void test_at_most_every_10_s(void **state)
     assert_int_equal(dead_letters_recent(letters)->n, 4);
     assert_int_equal(submitted, 3);
     answer(PG_DONE, &none);
+    assert_true(metric_get(M_DEAD_LETTERS_LEFT) == 0);
     assert_int_equal(dead_letters_recent(letters)->n, 0);
     assert_true(dead_letters_recent(letters)->known);
 }
@@ -240,12 +243,14 @@ static void test_postgres_away(void **state)
     const struct pg_result four = {rows, 4, 4, NULL};
 
     (void)state;
+    assert_true(isnan(metric_get(M_DEAD_LETTERS_LEFT)));
     refuse = PG_NOT_CONNECTED;
     assert_false(dead_letters_recent(letters)->known);
     check_why("away");
     refuse = PG_BUSY;
     assert_false(dead_letters_recent(letters)->known);
     check_why("too much");
+    assert_true(isnan(metric_get(M_DEAD_LETTERS_LEFT)));
     refuse = 0;
     dead_letters_recent(letters);
     answer(PG_DONE, &four);
@@ -255,6 +260,7 @@ static void test_postgres_away(void **state)
     answer(PG_UNKNOWN, NULL);
     check_why("did not answer");
     assert_int_equal(dead_letters_recent(letters)->n, 4);
+    assert_true(metric_get(M_DEAD_LETTERS_LEFT) == 4);
     assert_int_equal(submitted, 2);
     now_ms += 10000;
     dead_letters_recent(letters);
