@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/utf8.h"
 
 enum { LINE_MAX_BYTES = 4096 };
 
@@ -80,12 +81,19 @@ static int format_prefix(char *out, size_t size, enum log_level level,
                     (int)(now_us / 1000 % 1000), LEVELS[level].name, subsystem);
 }
 
-/* One event, one line: what a client or a backend said must not forge one. */
+/* One event, one line: what a client or a backend said must not forge one. Nor may
+ * it hold bytes of no character, or the journal shows none of it. In place: see
+ * above. */
 static void flatten(char *text, size_t len)
 {
-    for (size_t i = 0; i < len; i++) {
-        if ((unsigned char)text[i] < 0x20 || text[i] == 0x7f)
-            text[i] = ' ';
+    size_t i = 0;
+
+    while (i < len) {
+        size_t n = utf8_plain_len(text + i, len - i);
+
+        if (n == 0)
+            text[i] = (unsigned char)text[i] < 0x80 ? ' ' : '?';
+        i += n > 0 ? n : 1;
     }
 }
 

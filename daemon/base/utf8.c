@@ -37,15 +37,23 @@ size_t utf8_char_len(const char *text, size_t len)
     return n;
 }
 
+size_t utf8_plain_len(const char *text, size_t len)
+{
+    const unsigned char *s = (const unsigned char *)text;
+    size_t n = utf8_char_len(text, len);
+
+    if (n == 1 && (s[0] < ' ' || s[0] == 0x7f))
+        return 0;
+    return n == 2 && s[0] == 0xc2 && s[1] < 0xa0 ? 0 : n;
+}
+
 static size_t plain_one(struct buf *out, const char *s, size_t len)
 {
     size_t n = utf8_char_len(s, len);
-    unsigned char c = (unsigned char)s[0];
 
-    if (strchr("\n\r\t", c))
+    if (strchr("\n\r\t", s[0]))
         buf_putc(out, ' ');
-    else if (n == 0 || c < ' ' || c == 0x7f ||
-             (c == 0xc2 && (unsigned char)s[1] < 0xa0))
+    else if (utf8_plain_len(s, len) == 0)
         buf_putc(out, '?');
     else
         buf_append(out, s, n);

@@ -11,6 +11,9 @@
  * 3-7). */
 size_t utf8_char_len(const char *s, size_t len);
 
+/* As that, but 0 also for a control character: below U+0020, U+007F to U+009F. */
+size_t utf8_plain_len(const char *s, size_t len);
+
 /* Appends what others said so that it is harmless in a line, a terminal or a message
  * to systemd, which drops what is not UTF-8: a line's end or a tab becomes a space,
  * other control characters (U+0080 to U+009F, too) and bytes of no character '?'. Of

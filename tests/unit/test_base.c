@@ -663,6 +663,36 @@ static void test_log_lines(void **state)
     assert_string_equal(text, "info  pg: connected\n");
 }
 
+static void write_foreign(void)
+{
+    log_error("pg", "%s", "d\xc3\xa9j\xc3\xa0 \xf0\x9f\x91\x8d \xc2\xa0.");
+    log_error("pg", "%s",
+              "d\xe9j\xe0 \xc2\x9b"
+              "31m \x7f\x9b\t.");
+    log_error("pg", "%s", "cut \xf0\x9f\x91");
+}
+
+/* The journal takes a line that is not UTF-8 for a blob. */
+static void test_log_lines_are_utf8(void **state)
+{
+    static const char *const lines[] = {
+        "error pg: d\xc3\xa9j\xc3\xa0 \xf0\x9f\x91\x8d \xc2\xa0.\n",
+        "error pg: d?j? ??31m  ? .\n",
+        "error pg: cut ???\n",
+    };
+    char out[4096];
+    const char *text = out;
+
+    (void)state;
+    capture(write_foreign, out, sizeof(out));
+    for (size_t i = 0; i < ARRAY_LEN(lines); i++) {
+        text = after_time(text);
+        assert_memory_equal(text, lines[i], strlen(lines[i]));
+        text += strlen(lines[i]);
+    }
+    assert_string_equal(text, "");
+}
+
 static void write_long(void)
 {
     static char text[20000];
@@ -788,6 +818,7 @@ int main(void)
         cmocka_unit_test(test_clock),
         cmocka_unit_test(test_log_limit),
         cmocka_unit_test(test_log_lines),
+        cmocka_unit_test(test_log_lines_are_utf8),
         cmocka_unit_test(test_log_cuts_long_lines),
 #ifdef LIKESYNCD_FAULTS
         cmocka_unit_test(test_fault_point),
