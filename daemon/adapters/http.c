@@ -20,6 +20,7 @@
 #include <unistd.h>
 #include <uv.h>
 
+#include "adapters/http_peers.h"
 #include "adapters/server.h"
 #include "adapters/timer.h"
 #include "base/log.h"
@@ -42,6 +43,7 @@ struct http {
     size_t n_routes;
     void *arg; /* ref */
     unsigned max_connections;
+    struct http_peers peers;
     bool is_local; /* on a loopback address */
     struct log_limit log_limit;
     bool complained; /* the library has, in this run */
@@ -164,6 +166,38 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *connection,
     return respond_route(h, connection, route);
 }
 
+/* ---- who is connected ---- */
+
+static void on_connection(void *cls, struct MHD_Connection *connection,
+                          void **peer_r,
+                          enum MHD_ConnectionNotificationCode code)
+{
+    struct http *h = cls;
+    const union MHD_ConnectionInfo *info;
+
+    if (code == MHD_CONNECTION_NOTIFY_CLOSED) {
+        http_peer_free(*peer_r);
+        return;
+    }
+    info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    *peer_r = http_peer_new(&h->peers, info->connect_fd);
+}
+
+static void on_completed(void *cls, struct MHD_Connection *connection,
+                         void **state, enum MHD_RequestTerminationCode code)
+{
+    struct http *h = cls;
+    const union MHD_ConnectionInfo *info;
+
+    (void)state;
+    if (code != MHD_REQUEST_TERMINATED_COMPLETED_OK)
+        return;
+    info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    http_peer_served(&h->peers, info->socket_context);
+}
+
 /* ---- the loop ---- */
 
 static bool is_full(const struct http *h)
@@ -188,24 +222,36 @@ static void run_daemon(struct http *h)
 
 static void on_poll(uv_poll_t *poll, int status, int events);
 
+/* When the library wants to be called, or a peer is late. */
+static void start_timer(struct http *h, uint64_t late_ms)
+{
+    unsigned long long ms;
+    uint64_t next_ms = late_ms;
+
+    if (MHD_get_timeout(h->daemon, &ms) == MHD_YES && ms < next_ms)
+        next_ms = ms;
+    if (next_ms == UINT64_MAX)
+        timer_stop(h->timer);
+    else
+        timer_start(h->timer, next_ms, 0);
+}
+
 /* What it cannot accept, for want of descriptors, stays readable: without a
  * pause the loop would spin. */
 static void run(struct http *h)
 {
-    unsigned long long ms;
+    uint64_t late_ms;
 
     h->complained = false;
     run_daemon(h);
+    late_ms = http_peers_expire(&h->peers);
     if (h->complained) {
         uv_poll_stop(&h->poll);
         timer_start(h->timer, PAUSE_MS, 0);
         return;
     }
     uv_poll_start(&h->poll, UV_READABLE, on_poll);
-    if (MHD_get_timeout(h->daemon, &ms) == MHD_YES)
-        timer_start(h->timer, ms, 0);
-    else
-        timer_stop(h->timer);
+    start_timer(h, late_ms);
 }
 
 static void on_poll(uv_poll_t *poll, int status, int events)
@@ -302,7 +348,9 @@ static struct MHD_Daemon *start_daemon(struct http *h)
         MHD_USE_EPOLL | MHD_USE_ERROR_LOG, 0, NULL, NULL, on_request, h,
         MHD_OPTION_EXTERNAL_LOGGER, on_log, h, MHD_OPTION_LISTEN_SOCKET,
         h->listen_fd, MHD_OPTION_CONNECTION_LIMIT, h->max_connections,
-        MHD_OPTION_CONNECTION_TIMEOUT, IDLE_TIMEOUT_S, MHD_OPTION_END);
+        MHD_OPTION_CONNECTION_TIMEOUT, IDLE_TIMEOUT_S,
+        MHD_OPTION_NOTIFY_CONNECTION, on_connection, h,
+        MHD_OPTION_NOTIFY_COMPLETED, on_completed, h, MHD_OPTION_END);
 }
 
 /* By the hard limit, up to which the server raises the other. */
@@ -339,6 +387,7 @@ struct http *http_new(struct uv_loop_s *loop, int fd,
     h->max_connections = http_max_connections();
     h->listen_fd = fd;
     h->is_local = is_at_loopback(fd);
+    http_peers_init(&h->peers);
     fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK); /* a passed one */
     h->daemon = start_daemon(h);
     if (!h->daemon) {

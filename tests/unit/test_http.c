@@ -363,6 +363,59 @@ static void test_silent_client_is_closed(void **state)
     close(fd);
 }
 
+/* Reads what there is. Whether the end was reached. */
+static bool has_ended(int fd)
+{
+    char text[4096];
+    ssize_t n;
+
+    do
+        n = read(fd, text, sizeof(text));
+    while (n > 0);
+    return n == 0 || errno != EAGAIN;
+}
+
+/* A byte more of each request. How many of the connections have ended. */
+static unsigned trickle(const int *fds, bool *ended, unsigned n)
+{
+    unsigned count = 0;
+
+    for (unsigned i = 0; i < n; i++) {
+        ended[i] = ended[i] || has_ended(fds[i]);
+        if (ended[i])
+            count++;
+        else if (send(fds[i], "x", 1, MSG_NOSIGNAL) < 0)
+            assert_true(errno == EPIPE || errno == ECONNRESET);
+    }
+    return count;
+}
+
+/* Never idle, and never done; whoever comes after them is let in. */
+static void test_requests_without_end_hold_no_place(void **state)
+{
+    static const char begin[] = "GET /hello HTTP/1.1\r\nX: ";
+    struct fixture *f = *state;
+    unsigned n = http_max_connections();
+    uint64_t end_us = clock_monotonic_us() + 3 * DEADLINE_US;
+    bool *ended = mem_zalloc(n * sizeof(*ended));
+    int *fds = mem_alloc(n * sizeof(*fds));
+
+    for (unsigned i = 0; i < n; i++) {
+        fds[i] = client_connect(f);
+        assert_int_equal(write(fds[i], begin, strlen(begin)), strlen(begin));
+        uv_run(&f->loop, UV_RUN_NOWAIT);
+    }
+    while (trickle(fds, ended, n) < n) {
+        assert_true(clock_monotonic_us() < end_us);
+        turns_within(f, 200);
+    }
+    check(f, "GET /hello" HOST, "HTTP/1.1 200 ", "", "hello\n");
+    for (unsigned i = 0; i < n; i++)
+        close(fds[i]);
+    free(fds);
+    free(ended);
+}
+
 static void test_vanishing_client(void **state)
 {
     struct fixture *f = *state;
@@ -427,6 +480,7 @@ int main(void)
         HTTP_TEST(test_connection_limit),
         HTTP_TEST(test_out_of_descriptors),
         HTTP_TEST(test_silent_client_is_closed),
+        HTTP_TEST(test_requests_without_end_hold_no_place),
         HTTP_TEST(test_vanishing_client),
         HTTP_TEST(test_free_with_a_client_connected),
         HTTP_TEST(test_refusals_say_why),
