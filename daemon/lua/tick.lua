@@ -53,7 +53,8 @@ end
 -- ---- pairs that wait ----
 
 local BIG = 'likesync:big:' .. KIND -- owners of which most pairs waited last time
-local SAMPLE, KEPT, MANY = 100, 32, 10 -- above SAMPLE: KEPT and those of ARGV
+-- Above SAMPLE: KEPT (SLOWLOG shows their SADD whole) and those of ARGV.
+local SAMPLE, KEPT, MANY = 100, 30, 10
 
 local known, is_known = {}, {} -- to be counted one by one
 local sizes = {}               -- of each that was counted
