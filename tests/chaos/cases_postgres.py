@@ -156,6 +156,8 @@ def fall_behind(run):
 
 def wait_seen(run):
     """Every daemon has the generation that the failover began, of either kind."""
+    for daemon in run.daemons:
+        run.until(daemon.ready, f"{daemon.dir.name} to be ready")
     run.until(lambda: all(daemon.metrics()["likesyncd_generation"] == 1
                           for daemon in run.daemons),
               "the daemons to see that PostgreSQL has another history")
@@ -174,8 +176,14 @@ def pg_failover_behind(run):
     since = fall_behind(run)
     run.load.wait_acked(run.random.randint(100, 300))
     run.link("replication").wait_fired()
+    if run.random.random() < 0.5:
+        daemon = run.random.choice(run.daemons)
+        run.fault(f"{daemon.dir.name} is killed",
+                  repair=lambda: daemon.start(wait=None))
+        daemon.kill9()
     run.fault("PostgreSQL crashes, and its standby takes over")
     fail_over(run)
+    run.mend()
     wait_seen(run)
     run.lossy(since)
     run.load.wait_acked(200)
