@@ -87,6 +87,14 @@ static void on_close(void *arg, const char *why)
     flushers_close(d->services);
 }
 
+static void on_time(void *arg, int64_t redis_us)
+{
+    struct daemon *d = arg;
+
+    for (int i = 0; i < EDGE_COUNT; i++)
+        ingest_heard(d->services[i].ingest, redis_us);
+}
+
 static int64_t floor_us(void *arg)
 {
     struct daemon *d = arg;
@@ -206,6 +214,7 @@ void daemon_services_start(struct daemon *d)
     d->recovery_events = (struct recovery_events){
         .on_open = on_open,
         .on_close = on_close,
+        .on_time = on_time,
         .floor_us = floor_us,
         .on_floor = on_floor,
         .on_refused = on_refused,

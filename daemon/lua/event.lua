@@ -1,18 +1,23 @@
 -- SPDX-License-Identifier: MIT
 -- Takes events in order.
---   ARGV: ttl, most edges of an owner (0: no limit), then per event: owner, member,
---     op, base
+--   ARGV: ttl, most edges of an owner (0: no limit), deadline (us), then per event:
+--     owner, member, op, base
 --     op    "1" or "0"; "+" behind it: do not insist on the limit where the list is
 --           not loaded; "@us" behind it when the client gave a time
 --     base  ""; "a" assume that PostgreSQL has nothing; or
 --           "seen status mtime ctime" (us): what a lookup found that was begun
 --           after this script answered MISS at the time `seen`; in this life
--- Reply: now, then a code per event, then the last error's text if any.
+-- Reply: now, then a code per event, then the last error's text if any. Only now:
+-- the deadline is over, nothing was done; the daemon may have given these events up,
+-- and have told newer ones of the same pairs to another connection.
 local SAME, CHANGED, MISS, FUTURE, BAD, FULL, REFUSED = 0, 1, 2, 3, 4, 5, 6
 local LIST_FIRST, LIMIT = 7, 8 -- load the owner's list first; it is full
 
 local ttl, most = ARGV[1], ARGV[2] + 0
 local now = now_us()
+if now > ARGV[3] + 0 then
+  return {us_text(now)}
+end
 local state = call('HMGET', STATE, 'gen', 'floor', 'pass_at', 'lists_at', 'life')
 local gen = tonumber(state[1]) or 0
 local low = least_us(state[2], state[3]) + 1
@@ -427,7 +432,7 @@ local function event(owner, member, op, base)
 end
 
 local out, n = {us_text(now)}, 1
-for i = 3, #ARGV, 4 do
+for i = 4, #ARGV, 4 do
   n = n + 1
   out[n] = event(ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3])
 end

@@ -4,7 +4,7 @@
 -- history, and the floor to what PostgreSQL holds. `since` is new whenever what
 -- Redis has been through is.
 --   ARGV: run id, replication id, floor (us), history of PostgreSQL ("": not known)
--- Reply: generation, 1 when it was raised; 2 when it was for PostgreSQL's sake.
+-- Reply: generation, 1 when it was raised, 2 when it was for PostgreSQL's sake; now.
 
 -- A user of Redis who may not do all that scripts do would see one of them end in
 -- the middle of its writes. Redis 7.0 and newer can be asked before; 8.0 wants to
@@ -69,4 +69,4 @@ elseif UNSYNCED_SETS and not lists[1] and not lists_are_off(lists[2]) then
   call('HDEL', STATE, 'lists_off')
   call('HSET', STATE, 'lists_at', clean and '0' or us_text(at))
 end
-return {gen, raised}
+return {gen, raised, us_text(now_us())}

@@ -7,8 +7,9 @@
  * of an owner's edges is limited, its list is loaded first: SENT → LIST → READY.
  *
  * Failure modes: the batch was not executed (RETRY: its pairs go back to the
- * front, in order); outcome unknown (every event of it is told so); PostgreSQL
- * away (the base is "assume"); Redis away (READY ones wait HOLD_MS, then are
+ * front, in order); outcome unknown (its pairs stay as they are until Redis would
+ * refuse what is still on its way, then every event of it is told so; so nothing
+ * comes behind what was answered later); PostgreSQL away (the base is "assume"); Redis away (READY ones wait HOLD_MS, then are
  * refused). A lookup that took too long is refused by the script, which answers
  * MISS once more; one that was begun before Redis was lost is dropped here, since
  * a Redis rolled back has forgotten what happened since. */
@@ -24,6 +25,7 @@
 #include "base/log.h"
 #include "base/map.h"
 #include "base/mem.h"
+#include "services/doubts.h"
 #include "services/engine.h"
 #include "services/lists.h"
 #include "services/lookup.h"
@@ -81,6 +83,7 @@ struct pair {
 };
 
 struct batch {
+    struct doubt doubt;    /* while its outcome is unknown */
     struct ingest *ingest; /* ref */
     struct list pairs;     /* SENT, in order */
     unsigned epoch;        /* when it was sent */
@@ -93,6 +96,7 @@ struct ingest {
     struct lists *lists;         /* ref; NULL for a kind without */
     struct timer *turn;          /* owned: sends at the end of this turn */
     struct timer *hold;          /* owned: refuses after HOLD_MS */
+    struct doubts *doubts;       /* owned: batches of unknown outcome */
     struct map pairs;
     struct list ready; /* pairs to be sent, in order */
     struct args args;
@@ -233,11 +237,21 @@ static void miss_rate_move(struct ingest *in, bool miss)
         in->miss_rate += RATE_ONE / 64;
 }
 
-static void heard(struct ingest *in, const struct batch *b, int64_t redis_us)
+static void heard(struct ingest *in, unsigned epoch, int64_t redis_us)
 {
     in->heard_us = redis_us;
-    in->heard_epoch = b->epoch;
+    in->heard_epoch = epoch;
     in->heard_ms = clock_monotonic_ms();
+}
+
+/* When Redis is to refuse what is sent now, by its own clock. That may already be
+ * further than we know, never less: so it refuses before we give up. */
+static int64_t deadline_us(const struct ingest *in, uint64_t now_ms)
+{
+    uint64_t ms =
+        now_ms - in->heard_ms + (uint64_t)in->engine->options->redis_timeout_ms;
+
+    return in->heard_us + (int64_t)ms * 1000;
 }
 
 /* Whether a new pair is better looked up before Redis is asked. The lookup is
@@ -346,7 +360,7 @@ static void batch_answers(struct ingest *in, struct batch *b,
     size_t i = 1;
     size_t len;
 
-    heard(in, b, redis_value_int(redis_value_at(v, 0)));
+    heard(in, b->epoch, redis_value_int(redis_value_at(v, 0)));
     if (redis_value_len(v) > (size_t)b->n_events + 1)
         text =
             redis_value_str(redis_value_at(v, (size_t)b->n_events + 1), &len);
@@ -433,6 +447,25 @@ static void script_failed(struct ingest *in, struct batch *b, const char *text)
     batch_fail(in, b, INGEST_UNKNOWN, "the event script failed");
 }
 
+/* Refused for its time. If it was us, or the clock of Redis, that stood still or
+ * jumped, then we know better now. */
+static void batch_late(struct ingest *in, struct batch *b, int64_t redis_us)
+{
+    heard(in, b->epoch, redis_us);
+    batch_again(in, b);
+}
+
+/* Whatever of it is still on its way will be refused. */
+static void on_certain(void *arg, struct doubt *doubt)
+{
+    struct ingest *in = arg;
+    struct batch *b = CONTAINER_OF(doubt, struct batch, doubt);
+
+    batch_fail(in, b, INGEST_UNKNOWN, "Redis did not answer");
+    free(b);
+    schedule(in, 0);
+}
+
 static void on_batch(void *arg, enum redis_outcome outcome,
                      const struct redis_value *v)
 {
@@ -446,6 +479,8 @@ static void on_batch(void *arg, enum redis_outcome outcome,
     case REDIS_OK:
         if (redis_value_len(v) > (size_t)b->n_events)
             batch_answers(in, b, v);
+        else if (redis_value_len(v) == 1)
+            batch_late(in, b, redis_value_int(redis_value_at(v, 0)));
         else
             script_failed(in, b, "short reply");
         break;
@@ -463,8 +498,8 @@ static void on_batch(void *arg, enum redis_outcome outcome,
         batch_fail(in, b, INGEST_UNAVAILABLE, "Redis refused the connection");
         break;
     case REDIS_UNKNOWN:
-        batch_fail(in, b, INGEST_UNKNOWN, "Redis did not answer");
-        break;
+        doubts_add(in->doubts, &b->doubt);
+        return;
     }
     free(b);
     schedule(in, pause ? RETRY_MS : 0);
@@ -498,8 +533,11 @@ static size_t batch_max(const struct ingest *in)
 static struct batch *batch_fill(struct ingest *in)
 {
     struct batch *b = mem_zalloc(sizeof(*b));
+    uint64_t now_ms = clock_monotonic_ms();
 
     b->ingest = in;
+    b->doubt.until_ms =
+        doubt_until_ms(now_ms, (uint64_t)in->engine->options->redis_timeout_ms);
     b->epoch = in->epoch;
     list_init(&b->pairs);
     args_clear(&in->args);
@@ -507,6 +545,7 @@ static struct batch *batch_fill(struct ingest *in)
     args_put_i64(&in->args, in->engine->kind->has_lists
                                 ? in->engine->options->follow_max_following
                                 : 0);
+    args_put_i64(&in->args, deadline_us(in, now_ms));
     while ((size_t)b->n_events < batch_max(in) && !list_empty(&in->ready)) {
         struct list *node = list_pop_front(&in->ready);
         struct pair *p = LIST_ENTRY(node, struct pair, node);
@@ -587,6 +626,7 @@ struct ingest *ingest_new(const struct engine *e, struct lookup *lookup,
     in->lists = lists;
     in->turn = timer_new(e->loop, on_turn, in);
     in->hold = timer_new(e->loop, on_hold, in);
+    in->doubts = doubts_new(e->loop, on_certain, in);
     list_init(&in->ready);
     snprintf(in->why, sizeof(in->why), "not connected to Redis yet");
     return in;
@@ -596,6 +636,7 @@ void ingest_free(struct ingest *in)
 {
     if (!in)
         return;
+    doubts_free(in->doubts);
     refuse_ready(in);
     timer_free(in->turn);
     timer_free(in->hold);
@@ -619,6 +660,11 @@ void ingest_close(struct ingest *in, const char *why)
     in->epoch++;
     snprintf(in->why, sizeof(in->why), "%s", why);
     timer_start(in->hold, HOLD_MS, 0);
+}
+
+void ingest_heard(struct ingest *in, int64_t redis_us)
+{
+    heard(in, in->epoch, redis_us);
 }
 
 static struct pair *pair_new(struct ingest *in, const char *owner,

@@ -23,7 +23,7 @@ enum ingest_result {
     INGEST_BAD,    /* a key of the pair holds something else: not recorded */
     INGEST_FULL,   /* Redis refuses to grow: not recorded */
     INGEST_UNAVAILABLE, /* Redis is away: not recorded */
-    INGEST_UNKNOWN,     /* sent, and no answer */
+    INGEST_UNKNOWN,     /* sent, and no answer; it happened by now, or never */
     INGEST_LIMIT,       /* the owner has follow.max_following already: not
                            recorded */
     INGEST_TRYAGAIN,    /* the text says why: not recorded */
@@ -44,6 +44,9 @@ void ingest_free(struct ingest *in);
  * events wait half a second, then are refused. */
 void ingest_open(struct ingest *in);
 void ingest_close(struct ingest *in, const char *why);
+/* What the clock of Redis said, just now; from time to time, and before
+ * ingest_open. */
+void ingest_heard(struct ingest *in, int64_t redis_us);
 
 /* An event: status 1 make, 0 take back; at_us the client's time or -1. Ids in
  * key form. 0 and exactly one callback, never before this returns; or without

@@ -176,12 +176,14 @@ static void on_recovered(void *arg, enum redis_outcome outcome,
     r->recovering--;
     if (!r->connected)
         return;
-    if (outcome == REDIS_OK && redis_value_len(v) == 2) {
+    if (outcome == REDIS_OK && redis_value_len(v) == 3) {
         int64_t gen = redis_value_int(redis_value_at(v, 0));
 
         r->gen = gen > r->gen ? gen : r->gen;
         r->raised |= redis_value_int(redis_value_at(v, 1)) == 1;
         r->raised_of_pg |= redis_value_int(redis_value_at(v, 1)) == 2;
+        r->events->on_time(r->events->arg,
+                           redis_value_int(redis_value_at(v, 2)));
     } else {
         if ((outcome == REDIS_ERROR || outcome == REDIS_FULL) &&
             log_allow(&r->error_log, ERROR_LOG_MS, &held))

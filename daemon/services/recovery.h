@@ -17,6 +17,8 @@ struct recovery_events {
     /* Redis may be used from now on, or no longer. */
     void (*on_open)(void *arg);
     void (*on_close)(void *arg, const char *why);
+    /* What the clock of Redis said, just before this is called. */
+    void (*on_time)(void *arg, int64_t redis_us);
     /* The highest server-made time that is known without asking PostgreSQL. */
     int64_t (*floor_us)(void *arg);
     /* What PostgreSQL holds. */

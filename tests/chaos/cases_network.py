@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: MIT
 """Cases of the links between the programs: to Redis, to PostgreSQL, and of the
 clients. Of two daemons, the first has unix sockets and the second TCP."""
+import bed  # noqa: F401
 from case import case
+from clients import Client
+from record import ACKED
+from wire import Wire
 
 WAYS = ("both", "up", "down")
 ALL = "redis pg clients"
@@ -121,3 +125,51 @@ def links_clients(run):
       links=ALL, timeout=3, late=True)
 def links_all(run):
     play(run)
+
+
+class Asker(Client):
+    """A client that asks what it is told to, of pairs without times."""
+
+    def __init__(self, run, n):
+        super().__init__(run.load, run.load.clients[n].address,
+                         run.case.clients + n)
+        self.pairs = [pair for pair in self.pairs if pair not in self.timed]
+
+    def ask(self, wants):
+        """{pair: wanted}; returns those that were not acked."""
+        events = [self.record.event(self.number, *pair, want, False)
+                  for pair, want in wants.items()]
+        with Wire(self.address, self.load.timeout) as wire:
+            self.exchange(wire, events)
+        return {(e.kind, e.pair): e.want for e in events
+                if e.outcome() != ACKED}
+
+
+@case("links_overtaken", "what is stuck on its way to Redis arrives when the"
+      " daemon has given it up, and another connection was told the contrary",
+      daemons=2, links="redis")
+def links_overtaken(run):
+    askers, stuck = [Asker(run, n) for n in range(2)], 0
+    for _ in range(run.rounds(6)):
+        n = run.random.randrange(2)
+        link, asker = run.link("redis", n), askers[n]
+        pairs = run.random.sample(asker.pairs, 40)
+        run.until(lambda: not asker.ask({pair: 0 for pair in pairs}),
+                  "known states")
+        run.fault(f"redis {n}: what is under way gets stuck",
+                  repair=lambda: link.mode("pass"))
+        link.mode("blackhole", which="old", direction="up")
+        stuck += len(asker.ask({pair: 1 for pair in pairs}))
+        run.until(link.fired, "something to get stuck")
+        left = {pair: 0 for pair in pairs}
+
+        def ask_again():
+            nonlocal left
+            left = asker.ask(left)
+            return not left
+        run.until(ask_again, "the contrary to be acked")
+        run.mend()
+        run.wait(0, 0.2)
+    run.note(f"{stuck} events got stuck")
+    if not stuck:
+        run.fail("case", "no events got stuck")

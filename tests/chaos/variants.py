@@ -54,6 +54,9 @@ VARIANTS = {
         "calm", ("lost",), "daemon/lua/event.lua",
         "    call('HSET', key, 'status', TEXT[h.st], 'mtime', time_text(h.m))\n"
         "  end\n  if LISTS", "  end\n  if LISTS"),
+    "late_is_taken": Variant(
+        "links_overtaken", ("lost",), "daemon/lua/event.lua",
+        "if now > ARGV[3] + 0 then", "if false then"),
     "unfollow_listed": Variant(
         "calm", ("left", "answers"), "daemon/lua/event.lua",
         "    lists_set(owner, member, status, ctime)\n", ""),

@@ -19,6 +19,7 @@ SMALL = {"flush_interval_ms": 20, "flush_batch_rows": 20,
          "flush_claim_rows": 7, "flush_lease_ms": 500,
          "postgres_lock_timeout_ms": 200}
 PROBES = 500000                 # first user id of those below
+FOR_EVER = 4 * 10**15           # us: a deadline that does not come
 THROUGH = "SELECT synced_through FROM sync_state WHERE kind = 'like'"
 
 
@@ -400,12 +401,12 @@ def test_the_same_copy_of_redis_twice(redis):
     """It has the same generation each time. What was read, or claimed, the
     first time must not count the second time."""
     keys, state = redis.client(), "likesync:state:like"
-    run_script(keys, "recover", "run1", "id", 0)
+    run_script(keys, "recover", "run1", "id", 0, "")
     copy, epochs = keys.hgetall(state), set()
     for run in ("run2", "run3"):
         keys.delete(state)
         keys.hset(state, mapping=copy)
-        assert run_script(keys, "recover", run, "id", 0) == [1, 1]
+        assert run_script(keys, "recover", run, "id", 0, "")[:2] == [1, 1]
         epochs.add(run_script(keys, "counts", 0, 42)[0])
     assert len(epochs) == 2
 
@@ -428,7 +429,8 @@ def test_a_batch_does_not_go_on_in_another_pass(redis, acked):
     keys = redis.client()
 
     def event(user, post, op):
-        assert run_script(keys, "event", 3600, 0, post, user, op, "a")[1] == 1
+        assert run_script(keys, "event", 3600, 0, FOR_EVER, post, user, op,
+                          "a")[1] == 1
 
     def claim(batch, most, goes_on=False, new_pass=False):
         return run_script(keys, "claim", batch, "" if goes_on else batch + "o",
