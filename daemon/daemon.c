@@ -92,6 +92,8 @@ struct daemon *daemon_new(struct options *options, const char *path)
     d->options = options;
     d->path = path;
     d->http_fd = -1;
+    /* Else it aborts without a word where it cannot tell of an error. */
+    uv_replace_allocator(mem_alloc, mem_realloc, mem_calloc, free);
     uv_loop_init(&d->loop);
     daemon_services_start(d);
     signals_start(d);

@@ -172,11 +172,20 @@ static int with_config(enum mode mode, const char *path)
     return status;
 }
 
+/* hiredis and others end the process without a word when they cannot allocate. */
+static void on_abort(int signum)
+{
+    (void)signum;
+    log_error("main",
+              "aborted: a library has no memory, or what is said above");
+}
+
 int main(int argc, char **argv)
 {
     const char *path = NULL;
     enum mode mode = parse(argc, argv, &path);
 
+    signal(SIGABRT, on_abort);
     signal(SIGPIPE, SIG_IGN); /* hiredis and libpq write without MSG_NOSIGNAL */
     switch (mode) {
     case MODE_VERSION:

@@ -31,6 +31,7 @@
 #include <hiredis/async.h>
 #include <uv.h>
 
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/num.h"
 
@@ -283,13 +284,22 @@ static void on_hiredis_reply(redisAsyncContext *ac, void *reply, void *data)
 int redis_link_send(struct redis_link *l, int argc, const char *const *argv,
                     const size_t *len)
 {
+    const struct redisCallback *last;
+
     if (!l->ac || l->state != LINK_OPEN)
         return -1;
+    last = l->ac->replies.tail;
     /* hiredis changes neither the array nor the strings. */
-    return redisAsyncCommandArgv(l->ac, on_hiredis_reply, l, argc,
-                                 (const char **)(uintptr_t)argv, len) == 0
-               ? 0
-               : -1;
+    if (redisAsyncCommandArgv(l->ac, on_hiredis_reply, l, argc,
+                              (const char **)(uintptr_t)argv, len) != 0)
+        return -1;
+    /* 0.14 sends a command all the same when it cannot allocate its callback: the
+     * next command would get the reply. */
+    if (l->ac->replies.tail == last) {
+        log_error("redis", "cannot allocate a callback");
+        abort();
+    }
+    return 0;
 }
 
 static const redisReply *reply_of(const struct redis_value *v)

@@ -29,7 +29,12 @@ void *mem_alloc(size_t size)
 
 void *mem_zalloc(size_t size)
 {
-    return checked(calloc(1, at_least_one(size)), size);
+    return mem_calloc(1, size);
+}
+
+void *mem_calloc(size_t n, size_t size)
+{
+    return checked(calloc(at_least_one(n), at_least_one(size)), size);
 }
 
 void *mem_realloc(void *p, size_t size)

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: MIT
+"""Cases of single calls that fail in the daemon: the N-th allocation, write to a
+socket or connect, counted from its start or from when it is ready, for N = 1, 2, …
+up to what a whole round takes: events, their flush, their ack.
+
+What the daemon cannot allocate ends it, which it says (base/mem.h); what a library
+cannot is handled, or ends it likewise. It must never crash or hang, and what it
+answered is kept. A short run takes the first N and a sample of the others; one of
+a larger scale takes more, up to all."""
+import contextlib
+import re
+import signal
+
+import psycopg2
+import redis as redis_py
+
+from case import case
+from checker import dirty_keys
+from shims import Nth
+
+FIRST = 4               # the N that are always taken
+SAMPLE = 7              # of the others
+OPTIONS = {"daemons": 1, "clients": 2, "pipeline": 4, "start": "held",
+           "shims": {"daemons": Nth}}
+
+
+class Calls:
+    """One family of calls of the one daemon."""
+
+    def __init__(self, run, family, *errors):
+        self.run, self.family, self.errors = run, family, errors
+        self.daemon, self.nth = run.daemons[0], run.shim("daemons")
+        self.done = 0
+
+    def each(self, stir, from_start=False):
+        """All N that are to be taken; `stir` makes the calls come."""
+        last = self.count(stir, from_start)
+        others = range(FIRST + 1, last + 1)
+        sample = self.run.random.sample(
+            others, min(len(others), self.run.rounds(SAMPLE)))
+        numbers = [*range(1, FIRST + 1), *sorted(sample)]
+        before = self.done
+        for n in numbers:
+            self.fail_at(n, stir, from_start)
+        if self.done - before < len(numbers) / 2:
+            self.run.fail("case", f"{self.done - before} of {len(numbers)} calls"
+                          f" failed of {last} ({self.family})")
+
+    def count(self, stir, from_start):
+        """How many calls there are, when none fails."""
+        self.begin(0, None, from_start)
+        self.round(stir)
+        seen, _ = self.nth.disarm()
+        self.run.note(f"{self.family}: {seen} calls")
+        return seen
+
+    def begin(self, n, error, from_start):
+        if from_start and self.daemon.running():
+            self.daemon.term()
+        self.nth.arm(self.family, n, error)
+        if not self.daemon.running():
+            self.daemon.start(wait=None)
+
+    def fail_at(self, n, stir, from_start):
+        error = self.run.random.choice(self.errors)
+        when = "from its start" if from_start else "from when it was ready"
+        what = f"{self.family} {n} {when}: {error}"
+        log = len(self.daemon.log_text())
+        self.begin(n, error, from_start)
+        self.round(stir)
+        if self.nth.disarm()[1]:
+            self.run.fault(what)
+            self.done += 1
+        if not self.daemon.running():
+            self.judge_end(what, self.daemon.log_text()[log:])
+            self.daemon.start()
+
+    def round(self, stir):
+        """Until events of each client were flushed and acked; or it has
+        ended."""
+        load = self.run.load
+        stir(self.run)
+        targets = [client.acked + 3 for client in load.clients]
+        load.held.clear()
+        self.until(lambda: all(client.acked >= target for client, target
+                               in zip(load.clients, targets)), "to answer")
+        load.held.set()
+        self.until(lambda: not dirty_keys(self.run.redis), "to flush")
+        self.until(self.has_pages, "to show its pages")
+
+    def until(self, condition, what):
+        self.run.until(lambda: not self.daemon.running() or condition(),
+                       f"the daemon {what}")
+
+    def has_pages(self):
+        return all(self.daemon.http(page)[0] == 200
+                   for page in ("/", "/metrics", "/status.json"))
+
+    def judge_end(self, what, log):
+        """Says why, and exits or aborts."""
+        status = self.daemon.wait_exit()
+        lines = log.splitlines()
+        # Lines of others are those of assert and of glibc's malloc.
+        says = any(" error " in line for line in lines) and \
+            all(re.match(r"\d{4}-\d\d-", line) for line in lines)
+        if not says or not (status > 0 or status == -signal.SIGABRT):
+            self.run.fail("end", f"{what}: exit status {status}: {lines[-3:]}")
+
+
+def nothing(_run):
+    pass
+
+
+def drop(run):
+    """All that the daemon is connected to it has to connect to again."""
+    with contextlib.suppress(redis_py.RedisError):
+        run.redis.ask("CLIENT", "KILL", "TYPE", "normal")
+    for pid in run.pg.backends():
+        with contextlib.suppress(psycopg2.Error):
+            run.pg.value("SELECT pg_terminate_backend(%s)", pid)
+
+
+@case("calls_alloc", "the N-th allocation fails", **OPTIONS)
+def calls_alloc(run):
+    calls = Calls(run, "alloc", "ENOMEM")
+    calls.each(nothing, from_start=True)
+    calls.each(drop)
+
+
+@case("calls_write", "the N-th write to a socket fails", **OPTIONS)
+def calls_write(run):
+    calls = Calls(run, "write", "EPIPE", "ECONNRESET", "ENOBUFS")
+    calls.each(nothing, from_start=True)
+    calls.each(nothing)
+
+
+@case("calls_connect", "the N-th connect fails", **OPTIONS)
+def calls_connect(run):
+    calls = Calls(run, "connect", "ECONNREFUSED", "EAGAIN", "ENOENT", "ENOMEM")
+    calls.each(nothing, from_start=True)
+    calls.each(drop)
