@@ -36,14 +36,17 @@ def pg_killed(run):
 
 
 def end_backend(run, how):
-    """One of the daemons', in the middle of something if there is such a one."""
-    pid = run.pg.value(
-        "SELECT pid FROM pg_stat_activity WHERE usename = %s"
-        " ORDER BY (state = 'idle'), random() LIMIT 1", DAEMON_ROLE)
-    if how == "KILL":
-        os.kill(pid, signal.SIGKILL)
-    else:
-        run.pg.query(f"SELECT pg_{how}_backend({pid})")
+    """One of the daemons', while it waits for a lock in the middle of a batch."""
+    with contextlib.closing(psycopg2.connect(run.pg.conninfo(SUPERUSER))) as session:
+        session.cursor().execute("LOCK TABLE user_like_post, user_follow"
+                                 " IN SHARE ROW EXCLUSIVE MODE")
+        pid, = run.until(lambda: run.pg.query(
+            "SELECT pid FROM pg_stat_activity WHERE usename = %s"
+            " AND wait_event_type = 'Lock'", DAEMON_ROLE), "a batch to wait")[0]
+        if how == "KILL":
+            os.kill(pid, signal.SIGKILL)
+        else:
+            run.pg.query(f"SELECT pg_{how}_backend({pid})")
 
 
 def end_all(run):
@@ -61,7 +64,7 @@ def pg_backends(run):
         run.fault(f"a process of PostgreSQL: {how}")
 
         def seen():
-            with contextlib.suppress(psycopg2.OperationalError, IndexError):
+            with contextlib.suppress(psycopg2.OperationalError):
                 end_backend(run, how)
             return signs[how].count() > signs[how].before
         run.until(seen, f"{how} to be seen")
