@@ -9,10 +9,11 @@
  * Failure modes: the batch was not executed (RETRY: its pairs go back to the
  * front, in order); outcome unknown (its pairs stay as they are until Redis would
  * refuse what is still on its way, then every event of it is told so; so nothing
- * comes behind what was answered later); PostgreSQL away (the base is "assume"); Redis away (READY ones wait HOLD_MS, then are
- * refused). A lookup that took too long is refused by the script, which answers
- * MISS once more; one that was begun before Redis was lost is dropped here, since
- * a Redis rolled back has forgotten what happened since. */
+ * comes behind what was answered later); PostgreSQL away (the base is "assume");
+ * Redis away (READY ones wait HOLD_MS, then are refused). A lookup that took too
+ * long is refused by the script, which answers MISS once more; one that was begun
+ * before Redis was lost is dropped here, since a Redis rolled back has forgotten
+ * what happened since. */
 #include "services/ingest.h"
 
 #include <stdio.h>
