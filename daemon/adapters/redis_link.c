@@ -138,6 +138,14 @@ static void destroy(struct redis_link *l)
     uv_close((uv_handle_t *)&l->poll, on_poll_closed);
 }
 
+/* 0.14 does not look at what it could not allocate, neither for what it sends next
+ * nor for who waits for a reply. */
+static void out_of_memory(const char *what)
+{
+    log_error("redis", "cannot allocate a %s", what);
+    abort();
+}
+
 /* Each step may end with the context gone. */
 static void let_hiredis_work(struct redis_link *l, int events)
 {
@@ -149,6 +157,8 @@ static void let_hiredis_work(struct redis_link *l, int events)
         redisAsyncHandleRead(l->ac);
     if ((events & UV_WRITABLE) && l->ac && l->state != LINK_CLOSED)
         redisAsyncHandleWrite(l->ac);
+    if (l->ac && !l->ac->c.obuf)
+        out_of_memory("buffer");
     l->in_hiredis = false;
 }
 
@@ -293,12 +303,9 @@ int redis_link_send(struct redis_link *l, int argc, const char *const *argv,
     if (redisAsyncCommandArgv(l->ac, on_hiredis_reply, l, argc,
                               (const char **)(uintptr_t)argv, len) != 0)
         return -1;
-    /* 0.14 sends a command all the same when it cannot allocate its callback: the
-     * next command would get the reply. */
-    if (l->ac->replies.tail == last) {
-        log_error("redis", "cannot allocate a callback");
-        abort();
-    }
+    /* The command is on its way all the same, and the next would get its reply. */
+    if (l->ac->replies.tail == last)
+        out_of_memory("callback");
     return 0;
 }
 
