@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: MIT
 # Builds the Debian package, boots a minimal Debian with systemd, and goes through
 # the package's life there: install without and with its backends, reload, kill,
-# hang, crash loop, each backend away, a password, a second instance, upgrades under
-# load, reboot, removal.
+# hang, crash loop, each backend away, a password, HTTP over a restart, a second
+# instance, upgrades under load, reboot, removal with and without a return.
 #
 #   sh tests/system.sh [bookworm|trixie]      as root; 5 to 10 minutes
 #
@@ -264,6 +264,27 @@ password() {
     check "without, all are served again" says 0 ask LIKE 13 42
 }
 
+# As the unit itself says it. Enabled, it stays so over what comes after this.
+http_over_a_restart() {
+    step "a socket that holds HTTP over a restart"
+    knock_start
+    check "without it, who connects is refused" restart_refuses
+    knock_stop
+    sed -n 's/^#   \(systemctl .*\)$/\1/p' systemd/likesyncd-metrics.socket \
+        >"$roots/booted/root/enable"
+    quietly inside sh -ex /root/enable
+    check_now "the socket is active" is_active likesyncd-metrics.socket
+    knock_start
+    for _ in 1 2 3; do
+        before=$(property MainPID)
+        quietly inside systemctl restart likesyncd.service
+        check_now "another process runs" another_process "$before"
+        check "it answers" knocked $(($(knocks '^HTTP/1.[01] 200') + 20))
+    done
+    knock_stop
+    check_now "who connected meanwhile was not refused" says 0 knocks refused
+}
+
 # shop COMMAND...: as for the second instance.
 shop() (
     socket=/run/likesyncd/shop.sock
@@ -343,6 +364,30 @@ reboot() {
     check_now "modes are the admin's" modes_are_the_admins
 }
 
+all_sockets_are_active() {
+    for unit in likesyncd.socket likesyncd-admin.socket \
+        likesyncd-metrics.socket; do
+        is_active $unit || return
+    done
+}
+
+come_back() {
+    step "removing it, and installing it again"
+    quietly inside apt-get -q remove -y likesyncd
+    check_now "nothing is left but the configuration" fails inside sh -c \
+        'command -v likesyncd || test -e /run/likesyncd/likesyncd.sock'
+    check_now "no unit failed" inside systemctl is-system-running -q
+    quietly inside apt-get -q install -y --no-install-recommends \
+        /root/next2.deb
+    check "it is ready" http_has /readyz ' 200 '
+    check_now "with all that was enabled" all_sockets_are_active
+    check_now "likes are still known" says 0 ask LIKE 8 42
+    check_now "a like is answered" says 1 ask LIKE 14 42
+    check_now "the configuration is the admin's" \
+        config_has 'batch_rows = 4000'
+    check_now "modes are, too" modes_are_the_admins
+}
+
 removal() {
     step "removing it"
     quietly inside sh -ec 'umask 077; echo secret >/etc/likesyncd/pgpass
@@ -390,10 +435,12 @@ crash_loop
 stop_postgres
 stop_redis
 password
+http_over_a_restart
 second_instance
 upgrade
 upgrade_under_load
 reboot
+come_back
 removal
 once_more
 step "$release: done"

@@ -94,6 +94,37 @@ forgotten() {
     says "" inside systemctl list-units --all --no-legend 'likesyncd*'
 }
 
+# ---- HTTP over a restart ----
+
+# One connect after another: a line for each, "refused" or what was answered, which
+# may be nothing.
+knock_start() {
+    # shellcheck disable=SC2016
+    quietly inside systemd-run -q --unit=knock \
+        -p StandardOutput=truncate:/run/knock.out bash -c 'while :; do (
+            exec 3<>/dev/tcp/127.0.0.1/9480 || { echo refused && exit; }
+            printf "GET /healthz HTTP/1.0\r\n\r\n" >&3
+            head -n 1 <&3); done'
+    wait_for "answers" knocked 20 || fail "answers"
+}
+
+knock_stop() {
+    quietly inside systemctl stop knock
+}
+
+knocks() {
+    inside grep -c "$1" /run/knock.out || true
+}
+
+# knocked N: at least so many were answered.
+knocked() {
+    [ "$(knocks '^HTTP/1.[01] 200')" -ge "$1" ]
+}
+
+restart_refuses() {
+    inside systemctl restart likesyncd.service && [ "$(knocks refused)" -gt 0 ]
+}
+
 # ---- load ----
 
 first_user=1000
