@@ -168,6 +168,20 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *connection,
 
 /* ---- who is connected ---- */
 
+/* No host of a network takes all places. On loopback they are all one. (The limit
+ * that the library has would have it log each time.) */
+static enum MHD_Result may_enter(void *cls, const struct sockaddr *addr,
+                                 socklen_t len)
+{
+    const struct http *h = cls;
+
+    (void)len;
+    return h->is_local ||
+                   http_peers_from(&h->peers, addr) < h->max_connections / 2
+               ? MHD_YES
+               : MHD_NO;
+}
+
 static void on_connection(void *cls, struct MHD_Connection *connection,
                           void **peer_r,
                           enum MHD_ConnectionNotificationCode code)
@@ -345,7 +359,7 @@ int http_listen(const struct address *a, struct buf *why)
 static struct MHD_Daemon *start_daemon(struct http *h)
 {
     return MHD_start_daemon(
-        MHD_USE_EPOLL | MHD_USE_ERROR_LOG, 0, NULL, NULL, on_request, h,
+        MHD_USE_EPOLL | MHD_USE_ERROR_LOG, 0, may_enter, h, on_request, h,
         MHD_OPTION_EXTERNAL_LOGGER, on_log, h, MHD_OPTION_LISTEN_SOCKET,
         h->listen_fd, MHD_OPTION_CONNECTION_LIMIT, h->max_connections,
         MHD_OPTION_CONNECTION_TIMEOUT, IDLE_TIMEOUT_S,

@@ -25,7 +25,8 @@ struct http_route {
     int (*render)(void *arg, struct buf *body);
 };
 
-/* How many connections at a time: 64, fewer where descriptors are few. */
+/* How many connections at a time: 64, fewer where descriptors are few. Where it
+ * does not listen on loopback one host has no more than half of them. */
 unsigned http_max_connections(void);
 
 /* Listens on a TCP address (numeric host or `localhost`). The descriptor, or -1

@@ -9,6 +9,7 @@
 #include "base/list.h"
 
 struct http_peer;
+struct sockaddr;
 
 struct http_peers {
     struct list list; /* of struct http_peer, the first is due first */
@@ -21,6 +22,9 @@ void http_peers_init(struct http_peers *peers);
 /* Free it before fd is closed. */
 struct http_peer *http_peer_new(struct http_peers *peers, int fd);
 void http_peer_free(struct http_peer *p);
+/* How many come from the same host. */
+unsigned http_peers_from(const struct http_peers *peers,
+                         const struct sockaddr *host);
 /* An answer was taken to its end. */
 void http_peer_served(struct http_peers *peers, struct http_peer *p);
 /* Shuts down the connections of those who are late: whoever polls their sockets

@@ -96,17 +96,26 @@ static int teardown(void **state)
     return 0;
 }
 
-static int client_connect(const struct fixture *f)
+/* From 127.0.0.host. */
+static int connect_from(const struct fixture *f, unsigned host)
 {
+    struct sockaddr_in from = {.sin_family = AF_INET,
+                               .sin_addr = {htonl(0x7f000000 + host)}};
     struct sockaddr_in in = {.sin_family = AF_INET,
                              .sin_addr = {htonl(INADDR_LOOPBACK)}};
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
     in.sin_port = htons((uint16_t)http_port(f->http));
     assert_true(fd >= 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&from, sizeof(from)), 0);
     assert_int_equal(connect(fd, (struct sockaddr *)&in, sizeof(in)), 0);
     fcntl(fd, F_SETFL, O_NONBLOCK);
     return fd;
+}
+
+static int client_connect(const struct fixture *f)
+{
+    return connect_from(f, 1);
 }
 
 /* Header and body are there as far as Content-Length says. */
@@ -219,10 +228,8 @@ static void test_names_are_refused(void **state)
     check(f, request, "HTTP/1.1 200 ", "", "hello\n");
 }
 
-/* Where others may come by any name anyway, they may. */
-static void test_names_are_taken_at_other_addresses(void **state)
+static void listen_everywhere(struct fixture *f)
 {
-    struct fixture *f = *state;
     struct address any = {.kind = ADDRESS_TCP, .host = "0.0.0.0"};
     struct buf why = {0};
 
@@ -230,9 +237,17 @@ static void test_names_are_taken_at_other_addresses(void **state)
     f->http = http_new(&f->loop, http_listen(&any, &why), routes,
                        ARRAY_LEN(routes), f, &why);
     assert_non_null(f->http);
+    buf_free(&why);
+}
+
+/* Where others may come by any name anyway, they may. */
+static void test_names_are_taken_at_other_addresses(void **state)
+{
+    struct fixture *f = *state;
+
+    listen_everywhere(f);
     check(f, "GET /guarded HTTP/1.1\r\nHost: likes.example\r\n\r\n",
           "HTTP/1.1 200 ", "", "hello\n");
-    buf_free(&why);
 }
 
 static void test_head_has_no_body(void **state)
@@ -416,6 +431,42 @@ static void test_requests_without_end_hold_no_place(void **state)
     free(ended);
 }
 
+/* A host with more connections than there are places has but half of them. */
+static void test_no_host_takes_all_places(void **state)
+{
+    struct fixture *f = *state;
+    unsigned n = http_max_connections() + 8;
+    uint64_t end_us = clock_monotonic_us() + DEADLINE_US;
+    int *fds = mem_alloc(n * sizeof(*fds));
+    struct buf answer = {0};
+    unsigned n_ended = 0;
+    int other;
+
+    listen_everywhere(f);
+    for (unsigned i = 0; i < n; i++) {
+        fds[i] = connect_from(f, 2);
+        uv_run(&f->loop, UV_RUN_NOWAIT);
+    }
+    other = connect_from(f, 3);
+    exchange(f, other, "GET /hello" HOST, &answer);
+    assert_non_null(strstr(buf_cstr(&answer), "\r\n\r\nhello\n"));
+    while (n_ended < n - http_max_connections() / 2) {
+        assert_true(clock_monotonic_us() < end_us);
+        uv_run(&f->loop, UV_RUN_NOWAIT);
+        n_ended = 0;
+        for (unsigned i = 0; i < n; i++)
+            n_ended += has_ended(fds[i]) ? 1 : 0;
+    }
+    assert_int_equal(n_ended, n - http_max_connections() / 2);
+    exchange(f, fds[0], "GET /hello" HOST, &answer);
+    assert_non_null(strstr(buf_cstr(&answer), "\r\n\r\nhello\n"));
+    for (unsigned i = 0; i < n; i++)
+        close(fds[i]);
+    close(other);
+    free(fds);
+    buf_free(&answer);
+}
+
 static void test_vanishing_client(void **state)
 {
     struct fixture *f = *state;
@@ -481,6 +532,7 @@ int main(void)
         HTTP_TEST(test_out_of_descriptors),
         HTTP_TEST(test_silent_client_is_closed),
         HTTP_TEST(test_requests_without_end_hold_no_place),
+        HTTP_TEST(test_no_host_takes_all_places),
         HTTP_TEST(test_vanishing_client),
         HTTP_TEST(test_free_with_a_client_connected),
         HTTP_TEST(test_refusals_say_why),
