@@ -71,7 +71,9 @@ def pg_backends(run):
         signs[how].wait()
 
 
-ASYNC = {"wal_writer_delay": "10s", "wal_writer_flush_after": "0",
+# With 0 for wal_writer_flush_after, PostgreSQL 17 wakes its WAL writer at each
+# asynchronous commit.
+ASYNC = {"wal_writer_delay": "10s", "wal_writer_flush_after": "1GB",
          "bgwriter_lru_maxpages": "0", "autovacuum": "off"}
 
 
