@@ -235,11 +235,15 @@ def has_no_space(run, before):
 
 
 def free_disk(run):
-    """A server without a place for its log dies, and cannot come up again."""
+    """A server without a place for its log dies, and cannot come up again; it
+    may be about to, yet."""
     run.disk.free()
-    if not run.cluster.running():
-        run.cluster.start()
-    run.until(run.cluster.answers, "PostgreSQL to be up")
+
+    def is_up():
+        if not run.cluster.running():
+            run.cluster.start()
+        return run.cluster.answers()
+    run.until(is_up, "PostgreSQL to be up")
 
 
 @case("pg_disk_full", "its disk is full: that of the tables, that of the log",
