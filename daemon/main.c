@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "adapters/pg.h"
 #include "base/log.h"
@@ -172,12 +173,17 @@ static int with_config(enum mode mode, const char *path)
     return status;
 }
 
-/* hiredis and others end the process without a word when they cannot allocate. */
+/* hiredis and others end the process without a word when they cannot allocate.
+ * The log's functions are not for a signal handler; <3> is an error to journald,
+ * see sd-daemon(3). */
 static void on_abort(int signum)
 {
+    static const char words[] = "<3>likesyncd: error main: aborted: a library "
+                                "has no memory, or what is said above\n";
+
     (void)signum;
-    log_error("main",
-              "aborted: a library has no memory, or what is said above");
+    if (write(STDERR_FILENO, words, sizeof(words) - 1) < 0)
+        return; /* there is nowhere to say so */
 }
 
 int main(int argc, char **argv)
