@@ -4,6 +4,7 @@ import contextlib
 import time
 
 import bed  # noqa: F401
+from edges import app_follows, app_likes
 from harness import Failed
 
 
@@ -44,26 +45,14 @@ class Others:
     def write(self):
         user, record = 900000 + self.n, self.run.record
         self.n += 1
-        now = int(time.time())
         with contextlib.closing(self.run.redis.client()) as keys:
             like = record.event(-1, "like", (user, 901 + self.n % 3), 1, False)
-            request, (_, post) = record.send(like), like.pair
-            keys.sadd("post_set", post)
-            keys.sadd(f"post_user_like_set_{post}", user)
-            keys.hset(f"post_user_like_{post}_{user}", mapping={
-                "status": 1, "post_id": post, "user_id": user,
-                "ctime": now, "mtime": now})
-            keys.incr(f"post_{post}_counter")
+            request = record.send(like)
+            app_likes(keys, *like.pair)
             record.answer(request, 1)
-            follow = record.event(-1, "follow", (user, post), 1, False)
+            follow = record.event(-1, "follow", like.pair, 1, False)
             request = record.send(follow)
-            keys.sadd("follow_set", user)
-            keys.sadd(f"user_follow_set_{user}", post)
-            keys.hset(f"user_follow_{user}_{post}", mapping={
-                "status": 1, "user_id": user, "followee_id": post,
-                "ctime": now, "mtime": now})
-            keys.zadd(f"{user}:follow", {post: now})
-            keys.zadd(f"{post}:fans", {user: now})
+            app_follows(keys, *follow.pair)
             record.answer(request, 1)
             keys.incrby("post_990_counter", self.DELTA)
             keys.sadd("post_set", 990)

@@ -4,6 +4,7 @@ when all is flushed."""
 import collections
 import contextlib
 import dataclasses
+import time
 
 from harness import EXACT_SQL, FOLLOW_EXACT_SQL, Failed
 
@@ -45,6 +46,29 @@ LIKES = Edges("like", ("UNLIKE", "LIKE"),
 FOLLOWS = Edges("follow", ("UNFOLLOW", "FOLLOW"),
                 "SELECT user_id, followee_id, status FROM user_follow",
                 "user_follow_{0}_{1}", "user_follow_set_")
+
+
+def app_likes(keys, user, post):
+    """All that an application writes of a like, in the order of the recipe."""
+    now = int(time.time())
+    keys.sadd("post_set", post)
+    keys.sadd(f"post_user_like_set_{post}", user)
+    keys.hset(f"post_user_like_{post}_{user}", mapping={
+        "status": 1, "post_id": post, "user_id": user,
+        "ctime": now, "mtime": now})
+    keys.incr(f"post_{post}_counter")
+
+
+def app_follows(keys, user, other):
+    """The same of a follow."""
+    now = int(time.time())
+    keys.sadd("follow_set", user)
+    keys.sadd(f"user_follow_set_{user}", other)
+    keys.hset(f"user_follow_{user}_{other}", mapping={
+        "status": 1, "user_id": user, "followee_id": other,
+        "ctime": now, "mtime": now})
+    keys.zadd(f"{user}:follow", {other: now})
+    keys.zadd(f"{other}:fans", {user: now})
 
 
 def check_states(pg, may_be, edges=LIKES):

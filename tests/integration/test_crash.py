@@ -8,7 +8,8 @@ import time
 import pytest
 
 import harness
-from edges import FOLLOWS, LIKES, check_clean, check_states
+from edges import (FOLLOWS, LIKES, app_follows, app_likes, check_clean,
+                   check_states)
 from load import Load, assuming, copy_data, durable, put_back
 from servers import wait_for
 
@@ -60,13 +61,7 @@ class Others:
     def write(self):
         user = 900000 + len(self.pairs)
         post = 900 + len(self.pairs) % 3
-        now = int(time.time())
-        self.keys.sadd("post_set", post)
-        self.keys.sadd(f"post_user_like_set_{post}", user)
-        self.keys.hset(f"post_user_like_{post}_{user}", mapping={
-            "status": 1, "post_id": post, "user_id": user,
-            "ctime": now, "mtime": now})
-        self.keys.incr(f"post_{post}_counter")
+        app_likes(self.keys, user, post)
         self.pairs[user, post] = {1}
         self.keys.incrby("post_990_counter", self.DELTA)
         self.keys.sadd("post_set", 990)
@@ -79,14 +74,7 @@ class OtherFollows(Others):
     def write(self):
         user = 900000 + len(self.pairs)
         other = 900 + len(self.pairs) % 3
-        now = int(time.time())
-        self.keys.sadd("follow_set", user)
-        self.keys.sadd(f"user_follow_set_{user}", other)
-        self.keys.hset(f"user_follow_{user}_{other}", mapping={
-            "status": 1, "user_id": user, "followee_id": other,
-            "ctime": now, "mtime": now})
-        self.keys.zadd(f"{user}:follow", {other: now})
-        self.keys.zadd(f"{other}:fans", {user: now})
+        app_follows(self.keys, user, other)
         self.pairs[user, other] = {1}
 
 

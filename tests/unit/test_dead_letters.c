@@ -11,30 +11,11 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "base/clock.h"
 #include "core/metrics.h"
 #include "core/pgarray.h"
 #include "services/dead_letters.h"
 #include "services/engine.h"
-
-/* ---- fake clock ---- */
-
-static uint64_t now_ms;
-
-uint64_t clock_monotonic_ms(void)
-{
-    return now_ms;
-}
-
-uint64_t clock_monotonic_us(void)
-{
-    return now_ms * 1000;
-}
-
-int64_t clock_realtime_us(void)
-{
-    return 0;
-}
+#include "fake_clock.h"
 
 /* ---- fake PostgreSQL ---- */
 

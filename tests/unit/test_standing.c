@@ -9,32 +9,13 @@
 
 #include <math.h>
 
-#include "base/clock.h"
 #include "core/edge.h"
 #include "core/metrics.h"
 #include "services/flusher.h"
 #include "services/standing.h"
+#include "fake_clock.h"
 
 #define PERIOD_MS 1000
-
-/* ---- fake clock ---- */
-
-static uint64_t now_ms;
-
-uint64_t clock_monotonic_ms(void)
-{
-    return now_ms;
-}
-
-uint64_t clock_monotonic_us(void)
-{
-    return now_ms * 1000;
-}
-
-int64_t clock_realtime_us(void)
-{
-    return 0;
-}
 
 /* ---- tests ---- */
 
