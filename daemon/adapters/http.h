@@ -33,8 +33,8 @@ unsigned http_max_connections(void);
  * with the reason in why. */
 MUST_CHECK int http_listen(const struct address *a, struct buf *why);
 /* Serves what comes to fd, which listens, and is its own then. NULL with the
- * reason in why. routes outlives it. Each connection is idle at most 10 s, and an answer is asked
- * for and taken within HTTP_PEER_MAX_MS. */
+ * reason in why. routes outlives it. Each connection is idle at most 10 s, and an
+ * answer is asked for and taken within HTTP_PEER_MAX_MS. */
 struct http *http_new(struct uv_loop_s *loop, int fd,
                       const struct http_route *routes, size_t n_routes,
                       void *arg, struct buf *why);

@@ -4,9 +4,9 @@
  * Happy path: connected → floor from PostgreSQL (when that is up) → recover.lua
  * of each kind (generation, floor) → open. Every CHECK_MS: INFO, and recover.lua
  * again, with the floor when the run id or the replication id is another (a
- * failover that kept the connection). Failure modes: not a primary, or a policy that may evict dirty
- * keys: closed, asked again at each check; PostgreSQL away or silent: opened with
- * the floor that is known, and asked again until it answers.
+ * failover that kept the connection). Failure modes: not a primary, or a policy
+ * that may evict dirty keys: closed, asked again at each check; PostgreSQL away or
+ * silent: opened with the floor that is known, and asked again until it answers.
  *
  * PostgreSQL may come back without what it had committed: as a standby that was
  * behind, or restored. Then what Redis takes for written is not, so PostgreSQL's
