@@ -29,6 +29,7 @@ static const struct field fields[] = {
     STRING("maxmemory_policy", maxmemory_policy),
     NUMBER("used_memory", used_memory),
     NUMBER("maxmemory", maxmemory),
+    NUMBER("evicted_keys", evicted_keys),
     FLAG("aof_enabled", aof_enabled),
     FLAG("loading", loading),
 };

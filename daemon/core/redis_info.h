@@ -16,6 +16,7 @@ struct redis_info {
     char maxmemory_policy[32]; /* "" where the server does not tell */
     int64_t used_memory;       /* bytes */
     int64_t maxmemory;         /* bytes; 0 no limit */
+    int64_t evicted_keys;      /* since it was started */
     bool is_primary;
     bool aof_enabled;
     bool loading; /* still reading its data from disk */

@@ -3,7 +3,8 @@
 -- the Redis (or not the history) that was seen last, or PostgreSQL has another
 -- history, and the floor to what PostgreSQL holds. `since` is new whenever what
 -- Redis has been through is.
---   ARGV: run id, replication id, floor (us), history of PostgreSQL ("": not known)
+--   ARGV: run id, replication id, floor (us), history of PostgreSQL ("": not known),
+--     1 when keys were evicted
 -- Reply: generation, 1 when it was raised, 2 when it was for PostgreSQL's sake; now.
 
 -- A user of Redis who may not do all that scripts do would see one of them end in
@@ -50,11 +51,23 @@ if not state[1] or raised > 0 then
   call('HSET', STATE, 'run_id', run, 'replid', repl, 'gen', format('%d', gen),
        'life', us_text(now_us()))
 end
-if not state[1] or not state[5] or raised > 0 then
+if not state[1] or not state[5] or raised > 0 or ARGV[5] == '1' then
   call('HSET', STATE, 'since', us_text(now_us()))
 end
 if low > (tonumber(state[4]) or 0) then
   call('HSET', STATE, 'floor', format('%.0f', low))
+end
+
+-- Where any key may have been evicted (maxmemory-policy allkeys-*, set while Redis
+-- ran), a batch may have lost its lease, and nobody would take it over; or its
+-- watermark. Who has it renews the lease by the end of this one.
+if ARGV[5] == '1' then
+  for _, id in ipairs(call('ZRANGE', BATCHES, 0, -1)) do
+    call('ZADD', LEASES, 'NX', format('%.0f', now_us() + 10 * SECOND), id)
+  end
+  for _, id in ipairs(call('ZRANGE', LEASES, 0, -1)) do
+    call('ZADD', BATCHES, 'NX', call('HGET', STATE, 'pass_prev') or '0', id)
+  end
 end
 
 -- Since when the sets of what is not synced are kept. A daemon that does not keep

@@ -13,8 +13,8 @@
  * when that began (recover.lua). With another one nothing is recalled that was
  * asked before it was seen, nor what is under way to PostgreSQL then. (ack.lua
  * begins one, too, for a row without a hash: written for a record that Redis
- * lost.) Where Redis may evict hashes (maxmemory-policy volatile-*), nothing is
- * recalled at all (states.c).
+ * lost; recover.lua, when Redis has evicted keys.) Where Redis may evict hashes
+ * (maxmemory-policy volatile-*), nothing is recalled at all (states.c).
  *
  * The clock is the monotonic one: only ages are compared, and the system's clock
  * may be set back. Events do not use this: a base carries the time at which Redis

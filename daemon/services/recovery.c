@@ -39,6 +39,7 @@ struct recovery {
     struct timer *timer;                  /* owned: next check or attempt */
     struct redis_info info;
     struct redis_info sent; /* what recover.lua was last told of */
+    int64_t evicted_told;   /* keys, as recover.lua has heard */
     struct sql_job floor_job;
     struct sql_job history_job;
     struct args args;
@@ -160,6 +161,7 @@ static void recovered(struct recovery *r)
         recover_send(r);
         return;
     }
+    r->evicted_told = r->sent.evicted_keys;
     metric_set(M_GENERATION, (double)r->gen);
     say_raised(r);
     set_open(r, true, "");
@@ -209,6 +211,7 @@ static void recover_send(struct recovery *r)
     /* What it was is not what it comes back as. */
     args_put_str(&r->args, pg_is_up(r->engine->pg) ? r->history : "");
     r->history_new = false;
+    args_put_i64(&r->args, r->info.evicted_keys != r->evicted_told);
     for (int i = 0; i < EDGE_COUNT; i++) {
         if (args_send(&r->args, &r->services[i].engine, SCRIPT_RECOVER,
                       on_recovered, r) == 0)

@@ -311,3 +311,24 @@ def test_nothing_is_remembered_where_hashes_may_be_evicted(bed, pg,
     like_meanwhile(two)
     assert redis.client().delete("post_user_like_42_7") == 1    # evicted
     assert ask(two[0], "LIKED", 7, 42) == [1]
+
+
+def test_what_was_remembered_before_hashes_were_evicted(bed, pg, redis):
+    """A policy that is set while it runs, and set back."""
+    two = [bed.daemon(redis, pg) for _ in range(2)]
+    keys = redis.client()
+
+    def set_policy(policy, may_evict):
+        keys.config_set("maxmemory-policy", policy)
+        wait_for(lambda: all(daemon.metrics()["likesyncd_redis_may_evict"] ==
+                             may_evict for daemon in two), 30, "the check")
+    assert ask(two[0], "LIKED", 7, 42) == [0]
+    set_policy("volatile-lru", 1)
+    like_meanwhile(two)
+    since = keys.hget(STATE, "since")
+    keys.config_set("maxmemory", 1)
+    wait_for(lambda: not keys.exists("post_user_like_42_7"), 30, "eviction")
+    keys.config_set("maxmemory", 0)
+    wait_for(lambda: keys.hget(STATE, "since") != since, 30, "a new history")
+    set_policy("noeviction", 0)
+    assert ask(two[0], "LIKED", 7, 42) == [1]
