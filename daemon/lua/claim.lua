@@ -114,6 +114,11 @@ local function take_pair(owner, member)
     if h == nil then
       call('ZADD', AGAIN, 'NX', now, owner .. ' ' .. member)
       return
+    elseif h and h.m == 0 and not h.others then
+      -- The hash of its event was lost, and PostgreSQL has nothing, as was looked
+      -- up since: there is no row to write, but what a counter has of it.
+      call('ZADD', AGAIN, 'NX', now, owner)
+      return
     end
     m = row_put(out, owner, member, h, v[4], v[5], gen)
   end

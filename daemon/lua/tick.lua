@@ -125,9 +125,14 @@ keep_biggest()
 local state = call('HMGET', STATE, 'pass_at', 'pass_prev', 'floor')
 local clock = math.max(now, least_us(state[3], state[1])) -- as for a new pass
 local left = call('SCARD', PASS) + call('SCARD', PARTS)
+local batches, on_record = call('ZCARD', BATCHES), call('HLEN', ON_RECORD)
+if batches == 0 and on_record > 0 then -- Redis has thrown a record away
+  call('DEL', ON_RECORD)
+  on_record = 0
+end
 local out = {format('%.0f', clock), format('%.0f', watermark(state[1], state[2])),
-             call('SCARD', REGISTRY), left, oldest_look(clock), call('ZCARD', BATCHES),
-             call('HLEN', ON_RECORD), floor(waiting + 0.5)}
+             call('SCARD', REGISTRY), left, oldest_look(clock), batches, on_record,
+             floor(waiting + 0.5)}
 for _, id in ipairs(taken) do
   call('HINCRBY', TAKERS, id, 1)
   out[#out + 1], out[#out + 2] = id, taker_of(id)

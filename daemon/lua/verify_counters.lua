@@ -1,8 +1,10 @@
 -- SPDX-License-Identifier: MIT
 -- Compares counters with what they have to hold: of all pairs of the owner that are
--- not synced, the state less what PostgreSQL is believed to have.
+-- not synced, the state less what PostgreSQL is believed to have. And, also for kinds
+-- without counters: whether the flusher will find these pairs.
 --   ARGV: 1 to mend, unused, then per owner: owner, its mark
--- Reply: now, then per owner a code and a text (verify_pairs.lua); "c" a counter.
+-- Reply: now, then per owner a code and a text (verify_pairs.lua); "c" a counter,
+-- "u" the set of what is not synced.
 -- What a counter holds beyond that was added by others, who may be about to say so:
 -- it is wrong when the difference stays the same for several looks, and no second
 -- look of the flusher is due. It is somebody's likes all the same: mending gives it
@@ -56,8 +58,12 @@ local function is_expected(owner)
     or call('SISMEMBER', PASS, owner) == 1 or call('ZSCORE', AGAIN, owner)
 end
 
+local function register(owner)
+  call('SADD', REGISTRY, owner)
+end
+
 -- What is wrong, and how it is mended; nil: nothing. True: it cannot be told now.
-local function check(owner)
+local function check_counter(owner)
   local key = counter_key(owner)
   local value = pcall_redis('GET', key)
   if type(value) == 'table' or (value and not match(value, '^%-?%d+$')) then
@@ -68,6 +74,9 @@ local function check(owner)
   local sum, is_any = beliefs(owner)
   if not sum then
     return true
+  elseif value == '0' and not is_any and not is_expected(owner) then
+    return key .. ' is 0, and nothing of it is unsynced',
+           function() call('DEL', key) end
   elseif (tonumber(value) or 0) == sum then
     return nil
   elseif not value then
@@ -78,11 +87,31 @@ local function check(owner)
   end
   return format('%s holds %d more than what is not synced explains', key,
                 value - sum),
-         function() call('SADD', REGISTRY, owner) end
+         function() register(owner) end
+end
+
+local function is_waiting(owner)
+  for _, key in ipairs({SET .. owner, PART .. owner}) do
+    local n = pcall_redis('SCARD', key)
+    if type(n) == 'number' and n > 0 then
+      return true
+    end
+  end
+end
+
+local function check(owner)
+  if is_waiting(owner) and not is_expected(owner)
+     and call('SISMEMBER', PARTS, owner) == 0 then
+    return SET .. owner .. ' waits for a flush, and its owner is registered nowhere',
+           function() register(owner) end, 'u'
+  end
+  if COUNTER_PRE then
+    return check_counter(owner)
+  end
 end
 
 local function verify(owner, mark)
-  local text, mend = check(owner)
+  local text, mend, part = check(owner)
   if not text then
     return FINE, ''
   elseif text == true then
@@ -94,9 +123,9 @@ local function verify(owner, mark)
     return LATER, n .. ' ' .. text
   elseif mends and mend then
     mend()
-    return WRONG, 'c+' .. text
+    return WRONG, (part or 'c') .. '+' .. text
   end
-  return WRONG, 'c-' .. text
+  return WRONG, (part or 'c') .. '-' .. text
 end
 
 local out = {us_text(now)}

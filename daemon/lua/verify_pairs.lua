@@ -175,6 +175,15 @@ local function check_hash(p, row, found)
                                      in_words(h.st, h.m, h.ct),
                                      in_words(row.st, row.m, row.ct)),
                          function() call('DEL', p.key) end}
+  elseif p.is_clean and call('TTL', p.key) < 0 then
+    found[#found + 1] = {'h', p.key .. ' is synced, and has no TTL',
+                         function()
+                           if h.m == 0 then
+                             call('DEL', p.key)
+                           else
+                             set_marked(p) -- the ack gives it one
+                           end
+                         end}
   end
 end
 

@@ -30,6 +30,8 @@ static const struct verify_phase phases[] = {
     {"counters", EDGE_LIKE, FROM_COUNTERS, VERIFY_COUNTERS, 0, "string"},
     {"counters of what is not synced", EDGE_LIKE, FROM_SETS, VERIFY_COUNTERS, 0,
      "set"},
+    {"sets of follows not synced", EDGE_FOLLOW, FROM_SETS, VERIFY_UNSYNCED, 0,
+     "set"},
     {"totals", EDGE_LIKE, FROM_BASES, VERIFY_BASES, 0, "string"},
     {"hashes of likes", EDGE_LIKE, FROM_HASHES, VERIFY_HASHES, 0, "hash"},
     {"hashes of follows", EDGE_FOLLOW, FROM_HASHES, VERIFY_HASHES, 0, "hash"},

@@ -177,6 +177,52 @@ def test_counter_of_nothing(world):
     assert world.send("LIKECOUNT", 42) == [13]
 
 
+@pytest.mark.parametrize("verb, unverb, hash_, table", [
+    ("LIKE", "UNLIKE", "post_user_like_42_50", "user_like_post"),
+    ("FOLLOW", "UNFOLLOW", "user_follow_50_42", "user_follow")])
+def test_hash_that_is_lost_and_looked_up_again(world, verb, unverb, hash_, table):
+    """Its event is lost; no row is made of what the lookup did not find."""
+    flusher(world.daemon, "PAUSE")
+    assert world.send(verb, 50, 42) == 1
+    assert world.keys.delete(hash_) == 1
+    assert world.send(unverb, 50, 42) == 0
+    assert world.keys.exists(hash_)
+    flusher(world.daemon, "RESUME")
+    world.daemon.drain()
+    assert world.pg.value(f"SELECT count(*) FROM {table} WHERE user_id = 50") == 0
+    harness.check_exact(world.pg)
+
+
+def test_hash_without_a_ttl(world):
+    """It has been synced, so it would stay for ever."""
+    assert world.keys.persist("post_user_like_42_1")
+    damaged(world.daemon, "hashes", "post_user_like_42_1 is synced, and has no TTL")
+    assert world.keys.ttl("post_user_like_42_1") > 0
+
+
+def test_counter_of_nothing_that_is_0(world):
+    world.keys.set("post_42_counter", 0)
+    damaged(world.daemon, "counters", "post_42_counter is 0")
+    assert not world.keys.exists("post_42_counter")
+
+
+@pytest.mark.parametrize("verb, registry, table", [
+    ("LIKE", "post_set", "user_like_post"),
+    ("FOLLOW", "follow_set", "user_follow")])
+def test_owner_that_is_registered_nowhere(world, verb, registry, table):
+    """What waits of it is flushed."""
+    flusher(world.daemon, "PAUSE")
+    assert world.send(verb, 50, 42) == 1
+    assert world.keys.delete(registry) == 1
+    numbers, lines = verify(world.daemon, "--repair", expect=1)
+    assert numbers["unsynced"][1:] == [1, 1] and len(lines) == 1
+    assert "waits for a flush, and its owner is registered nowhere" in lines[0]
+    flusher(world.daemon, "RESUME")
+    world.daemon.drain()
+    assert world.pg.value(f"SELECT count(*) FROM {table} WHERE user_id = 50") == 1
+    healthy(world.daemon)
+
+
 def test_counter_that_is_lost(world):
     flusher(world.daemon, "PAUSE")
     world.send("LIKE", 50, 42)
