@@ -253,3 +253,53 @@ def redis_evicts_synced(run):
         make_full(run, policy)
         run.until(lambda: evicted(run) > before + 50, "evicted keys")
         run.mend()
+
+
+def synced_through(run):
+    """Up to when all that was acked is in PostgreSQL, by its own word."""
+    through = min(checker.read_through(run.pg).values()) / 1e6
+    return time.monotonic() - (time.time() - through)
+
+
+def forget_lists(run):
+    """They come again from PostgreSQL."""
+    with contextlib.closing(run.redis.client()) as keys:
+        for pattern in ("likesync:list:*", "*:follow", "*:fans"):
+            for name in keys.scan_iter(pattern, count=10000):
+                if not name.startswith("likesync:unsynced:"):
+                    keys.unlink(name)
+
+
+def repair_keys(run):
+    """As the README has it, once all is as it was."""
+    for words in (["adopt", "follows"], ["verify", "--repair"]):
+        status, text = run.daemons[0].ctl(*words)
+        run.note(f"{words}: {text.strip().splitlines()[-1]}")
+        if status not in (0, 1):
+            raise Failed(f"{words}: {status}\n{text}")
+        forget_lists(run)       # of what is lost, too
+
+
+@case("redis_evicts_all", "Redis throws anything away (allkeys-*, set while it"
+      " runs), also what is unsynced: that is lost, and no more", daemons=2)
+def redis_evicts_all(run):
+    policies = ["allkeys-lru", "allkeys-lfu", "allkeys-random"]
+    run.random.shuffle(policies)
+    for policy in policies * run.rounds(1):
+        run.load.wait_acked(run.random.randint(100, 300))
+        before, since = evicted(run), synced_through(run)
+        run.fault(f"memory is full, {policy}",
+                  repair=lambda: make_room(run))
+        make_full(run, policy)
+        run.until(lambda: evicted(run) > before, "evicted keys")
+        for daemon in run.daemons:
+            run.until(lambda: f"maxmemory-policy {policy}" in daemon.log_text(),
+                      f"{daemon.dir.name} to say so")
+            run.until(lambda: daemon.metrics()["likesyncd_redis_up"] == 0,
+                      f"{daemon.dir.name} to refuse it")
+        run.mend()
+        run.lossy(since)
+    repair_keys(run)
+    # What is left in the counter of a post whose hash is gone; and a list without
+    # mark and TTL may be an app's.
+    run.record.unattributed, run.apps = None, True

@@ -338,7 +338,7 @@ def judge(record, facts, through_before=None, errors=ERRORS):
     judge_through(verdict, record, facts, through_before or {})
     if facts.inexact:
         verdict.add("exact", f"{len(facts.inexact)} rows: {facts.inexact[:4]}")
-    if facts.unattributed != record.unattributed:
+    if record.unattributed not in (None, facts.unattributed):
         verdict.add("doubled" if facts.unattributed > record.unattributed
                     else "lost", f"{facts.unattributed} likes without rows, "
                     f"of {record.unattributed}")

@@ -72,7 +72,8 @@ class Record:
         self.events = []
         self.requests = collections.defaultdict(list)   # by (kind, pair)
         self.windows = []
-        self.unattributed = 0       # added to counters without a row
+        self.unattributed = 0       # added to counters without a row; None:
+                                    # rows may have gone from under them
         self.poison = set()         # users whose rows PostgreSQL refuses
         self.texts = collections.Counter()              # of error replies
 
