@@ -3,6 +3,8 @@
 import contextlib
 import re
 
+import redis as redis_py
+
 STATES = ("likesync:state:like", "likesync:state:follow")
 
 
@@ -35,6 +37,14 @@ def wait_raised(run, before):
 
 
 def pause_flushers(run, paused):
+    """Waits for a daemon that has just been started."""
     for daemon in run.daemons:
-        with contextlib.closing(daemon.admin()) as admin:
-            admin.execute_command("FLUSHER", "PAUSE" if paused else "RESUME")
+        run.until(lambda d=daemon: take_verb(d, "PAUSE" if paused else "RESUME"),
+                  "the admin socket")
+
+
+def take_verb(daemon, verb):
+    with contextlib.suppress(redis_py.ConnectionError), \
+         contextlib.closing(daemon.admin()) as admin:
+        admin.execute_command("FLUSHER", verb)
+        return True
