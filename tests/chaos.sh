@@ -19,10 +19,10 @@ cmake -S . -B build-chaos -DLIKESYNCD_WERROR=ON -DLIKESYNCD_FAULTS=ON \
     -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS_DEBUG="-O1 -g" \
     -DLIKESYNCD_SANITIZE=ON -DBUILD_TESTING=OFF >/dev/null
 cmake --build build-chaos -j "$jobs" --target likesyncd likesyncctl >/dev/null
-# For calls that fail: a sanitizer has an allocator of its own.
-cmake -S . -B build-chaos-plain -DLIKESYNCD_WERROR=ON -DLIKESYNCD_FAULTS=OFF \
+# For memory, and calls that fail: a sanitizer has an allocator of its own.
+cmake -S . -B build-chaos-plain -DLIKESYNCD_WERROR=ON -DLIKESYNCD_FAULTS=ON \
     -DCMAKE_BUILD_TYPE=RelWithDebInfo -DBUILD_TESTING=OFF >/dev/null
-cmake --build build-chaos-plain -j "$jobs" --target likesyncd >/dev/null
+cmake --build build-chaos-plain -j "$jobs" --target likesyncd likesyncctl >/dev/null
 LIKESYNCD_BUILD="$PWD/build-chaos" PYTHONDONTWRITEBYTECODE=1
 LIKESYNCD_PLAIN_BUILD="$PWD/build-chaos-plain"
 export LIKESYNCD_BUILD LIKESYNCD_PLAIN_BUILD PYTHONDONTWRITEBYTECODE

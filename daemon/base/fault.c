@@ -6,6 +6,7 @@
 #ifdef LIKESYNCD_FAULTS
 
 #include <assert.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -56,6 +57,26 @@ static bool is_armed(const char *name)
     return false;
 }
 
+/* What a checker of resources has to see. (The memory stays reachable, as what
+ * a daemon forgets to let go of does.) */
+static void leak(void)
+{
+    static struct leaked {
+        struct leaked *before;
+        char page[1 << 16];
+    } *latest;
+
+    if (fault_variant("descriptor_leaked"))
+        (void)fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0);
+    if (fault_variant("memory_leaked")) {
+        struct leaked *more = mem_alloc(sizeof(*more));
+
+        memset(more->page, 1, sizeof(more->page));
+        more->before = latest;
+        latest = more;
+    }
+}
+
 void fault_point(const char *name)
 {
     static uint64_t to_hang; /* passages of the one point that is named */
@@ -64,6 +85,7 @@ void fault_point(const char *name)
     static bool is_told;
     const char *term = getenv("LIKESYNCD_TERM");
 
+    leak();
     if (!is_armed(name))
         return;
     while (is_due(getenv("LIKESYNCD_HANG"), name, &to_hang))

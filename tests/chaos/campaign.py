@@ -94,10 +94,22 @@ def table(results):
     return "\n".join(line.rstrip() for line in lines)
 
 
-def describe(result):
+def again(result, options):
+    """The arguments that play it again."""
+    words = ["--seed", result.seed, result.case]
+    if options.variant:
+        words[:0] = ["--variant", options.variant]
+    elif result.plain:
+        words[:0] = ["--plain"]
+    if options.scale > 1:
+        words[:0] = ["--scale", options.scale]
+    return " ".join(map(str, words))
+
+
+def describe(result, options):
     """What failed, and how to see it again."""
     lines = [f"FAILED {result.case} seed {result.seed}; again: "
-             f"sh tests/chaos.sh --seed {result.seed} {result.case}"]
+             f"sh tests/chaos.sh {again(result, options)}"]
     lines += [f"  {check}: {text}" for check, text
               in result.violations[:SHOWN]]
     if len(result.violations) > SHOWN:
@@ -109,27 +121,32 @@ def describe(result):
     return "\n".join(lines)
 
 
-def plan(names, seed, minutes):
-    """(case, seed): each once; or round and round until the time is over."""
+def plan(names, seed, minutes, plain):
+    """(case, seed, plain): each once; or round and round until the time is over,
+    with sanitizers and without in turns."""
     deadline = time.monotonic() + minutes * 60
     while True:
         for name in names:
-            yield CASES[name], seed
+            yield CASES[name], seed, plain
             if minutes and time.monotonic() > deadline:
                 return
         if not minutes:
             return
-        seed += 1
+        seed, plain = seed + 1, not plain
 
 
 def campaign(options, template, screen):
     results = []
     names = options.cases or sorted(CASES)
-    env = variants.env_of(options.variant) if options.variant else None
+    variant = variants.VARIANTS.get(options.variant)
+    env = variants.env_of(options.variant) if variant else None
+    plain = options.plain or bool(variant and variant.plain)
     try:
-        for case, seed in plan(names, options.seed, options.minutes):
+        for case, seed, plain in plan(names, options.seed, options.minutes,
+                                      plain):
             screen.begin(case, seed)
-            run = Run(case, seed, template, options.scale, env, screen.step)
+            run = Run(case, seed, template, options.scale, env, screen.step,
+                      plain=plain)
             results.append(run.go_through())
             screen.end(results[-1])
     except KeyboardInterrupt:
@@ -139,7 +156,7 @@ def campaign(options, template, screen):
     print(table(results))
     for result in results:
         if result.violations:
-            print("\n" + describe(result))
+            print("\n" + describe(result, options))
     return results
 
 
@@ -163,6 +180,9 @@ def read_options(arguments):
                         "so long; without it each case is run once")
     parser.add_argument("--scale", type=int, default=1, metavar="N",
                         help="N times the rounds of each case")
+    parser.add_argument("--plain", action="store_true",
+                        help="daemons without sanitizers, of which the memory is "
+                        "looked at; with --minutes, every second round")
     parser.add_argument("--variant", choices=sorted(variants.VARIANTS),
                         help="a daemon that is known to be wrong")
     parser.add_argument("--control", action="store_true",

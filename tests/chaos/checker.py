@@ -8,7 +8,8 @@ violation names its check:
 
     exact      I1: counts are those of the rows
     lost       an acked event is not in PostgreSQL
-    doubled    the same event changed a row twice, or more changes than events
+    doubled    the same event changed a row twice, or more changes than events, or
+               a count is more than its rows
     refused    an event that was refused is there
     made-up    a row that nobody asked for, or with another state
     time       a row's time went back, or a row was deleted
@@ -58,6 +59,7 @@ class Facts:
     audit: dict = dataclasses.field(default_factory=dict)
     # (kind, pair): [Change]
     inexact: list = dataclasses.field(default_factory=list)
+    # (id, counted, rows), of a user who follows both twice
     letters: list = dataclasses.field(default_factory=list)
     # (kind, (actor, object))
     unattributed: int = 0
@@ -258,6 +260,17 @@ def judge_doubled(verdict, record, facts):
                         f"{more} changes more than events: {changes[-6:]}")
 
 
+def judge_counts(verdict, facts):
+    if facts.inexact:
+        verdict.add("exact", f"{len(facts.inexact)} rows: {facts.inexact[:4]}")
+    more = sum(max(0, (counted or 0) - (rows or 0))
+               for _, *both in facts.inexact
+               for counted, rows in zip(both[::2], both[1::2]))
+    if more:
+        verdict.doubled += more
+        verdict.add("doubled", f"counts are {more} more than rows")
+
+
 def judge_events(verdict, record, facts):
     """Whatever was written is what somebody asked for and was not refused."""
     asked = {(e.kind, e.pair, e.t): e for e in record.events if e.requests}
@@ -336,8 +349,7 @@ def judge(record, facts, through_before=None, errors=ERRORS):
     judge_times(verdict, facts)
     judge_letters(verdict, record, facts)
     judge_through(verdict, record, facts, through_before or {})
-    if facts.inexact:
-        verdict.add("exact", f"{len(facts.inexact)} rows: {facts.inexact[:4]}")
+    judge_counts(verdict, facts)
     if record.unattributed not in (None, facts.unattributed):
         verdict.add("doubled" if facts.unattributed > record.unattributed
                     else "lost", f"{facts.unattributed} likes without rows, "

@@ -185,9 +185,14 @@ def test_deleted(story):
     assert "time" in story.checks()
 
 
-def test_inexact(story):
-    story.facts.inexact = [(10, 2, 1)]
-    assert story.checks() == {"exact"}
+@pytest.mark.parametrize("row, more", [
+    ((10, 1, 2), 0), ((10, 3, 1), 2), ((3, 1, 2, 2, 1), 1), ((3, 2, None, 0, 0), 2)])
+def test_inexact(story, row, more):
+    """A post; or a user, with those who are followed and those who follow."""
+    story.facts.inexact = [row]
+    verdict = story.judge()
+    assert verdict.checks() == {"exact", *(["doubled"] if more else [])}
+    assert verdict.doubled == more
 
 
 def test_left(story):

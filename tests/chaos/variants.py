@@ -24,6 +24,7 @@ class Variant:
     file: str = ""          # which holds `text`, with `edit` in its place
     text: str = ""
     edit: str = ""
+    plain: bool = False     # without sanitizers
 
 
 VARIANTS = {
@@ -39,10 +40,10 @@ VARIANTS = {
     "guard_removed": Variant(
         "stale", ("time",), EDGE, "excluded.mtime > t.mtime", "true"),
     "counter_twice": Variant(
-        "calm", ("exact",), EDGE, "p.like_count + excluded.like_count",
+        "calm", ("doubled",), EDGE, "p.like_count + excluded.like_count",
         "p.like_count + 2 * excluded.like_count"),
     "follow_counter_twice": Variant(
-        "calm", ("exact",), EDGE,
+        "calm", ("doubled",), EDGE,
         "c.following_count + excluded.following_count",
         "c.following_count + 2 * excluded.following_count"),
     "ack_over_newer": Variant(
@@ -75,6 +76,8 @@ VARIANTS = {
         "calm", ("through",), SQL,
         "greatest(s.synced_through, excluded.synced_through)",
         "s.synced_through"),
+    "descriptor_leaked": Variant("calm", ("fds",)),
+    "memory_leaked": Variant("calm", ("memory",), plain=True),
 }
 
 
@@ -98,7 +101,7 @@ def play(name, template, screen, seed):
     case = CASES[variant.case]
     screen.begin(case, seed)
     result = Run(case, seed, template, 1, env_of(name), screen.step,
-                 PATIENCE).go_through()
+                 PATIENCE, variant.plain).go_through()
     return result, result.checks() & set(variant.checks)
 
 

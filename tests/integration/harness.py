@@ -79,14 +79,17 @@ def build_has(option):
 class Daemon(Server):
     """A likesyncd. Options are written `section_name=value`; with `tcp` it
     also listens on 127.0.0.1, at `port`; `nofile` is its RLIMIT_NOFILE; `env`
-    is for its environment at each start, and `preload` as Server has it."""
+    is for its environment at each start, and `preload` as Server has it; `plain`:
+    it is not one with sanitizers."""
 
     # Short, so that tests do not wait.
     DEFAULTS = {"flush_interval_ms": 50, "log_level": "info"}
 
     def __init__(self, bed, redis, pg, *, fault=None, wait="ready", tcp=False,
-                 nofile=None, env=None, preload=(), **options):
+                 nofile=None, env=None, preload=(), plain=False, **options):
         super().__init__(bed, "daemon", preload)
+        self.plain = plain or any(shim.plain for shim in self.preload) or \
+            not build_has("LIKESYNCD_SANITIZE")
         self.nofile = nofile
         self.env = env or {}
         self.socket = self.dir / "s"
@@ -141,8 +144,7 @@ class Daemon(Server):
             self.wait_up(getattr(self, wait))
 
     def program(self):
-        plain = any(shim.plain for shim in self.preload) and \
-            build_has("LIKESYNCD_SANITIZE")
+        plain = self.plain and build_has("LIKESYNCD_SANITIZE")
         if plain and "LIKESYNCD_PLAIN_BUILD" not in os.environ:
             raise Failed("set LIKESYNCD_PLAIN_BUILD: sanitizers have an"
                          " allocator of their own")
