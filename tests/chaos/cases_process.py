@@ -17,6 +17,7 @@ FLOW = ("claimed", "before_write", "write_sent", "committed", "before_ack",
         "ack_part", "acked")
 # Only where a dead daemon left a batch that was written.
 TAKEOVER = ("taken_over", "reloaded", "read_back")
+TRIES = 10
 
 
 def points():
@@ -46,9 +47,32 @@ class Points:
             self.daemon.term(15)
         self.others.write()
         if point in TAKEOVER:
+            self.take_over(fault, env)
+        else:
+            self.daemon.start(fault, wait=None, env=env)
+            self.run.until(lambda: self.nudge(point), f"{point} to be reached")
+
+    def take_over(self, fault, env):
+        """Dies with a batch, and starts: until the point is passed. What is in
+        a batch is newer by then, now and then: nothing of it is read back."""
+        for _ in range(TRIES):
+            if self.daemon.running():
+                self.daemon.kill9()
             self.die_at(self.run.random.choice(["committed", "write_sent"]))
-        self.daemon.start(fault, wait=None, env=env)
-        self.run.until(lambda: self.nudge(point), f"{point} to be reached")
+            left = self.batches()
+            self.daemon.start(fault, wait=None, env=env)
+            self.run.until(lambda: not self.daemon.running()
+                           or not left & self.batches(), "a takeover")
+            with contextlib.suppress(Failed):
+                self.run.until(lambda: not self.daemon.running(),
+                               "it to end", 1)
+                return
+        raise Failed(f"no batch of {TRIES} was taken over so")
+
+    def batches(self):
+        with contextlib.closing(self.run.redis.client()) as keys:
+            return {batch for kind in ("like", "follow") for batch
+                    in keys.zrange(f"likesync:batches:{kind}", 0, -1)}
 
     def die_at(self, point, after=None):
         if self.daemon.running():
