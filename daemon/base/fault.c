@@ -7,6 +7,7 @@
 
 #include <assert.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -57,15 +58,17 @@ static bool is_armed(const char *name)
     return false;
 }
 
-/* What a checker of resources has to see. (The memory stays reachable, as what
- * a daemon forgets to let go of does.) */
-static void leak(void)
+/* What those who look at resources and at the loop have to see. (The memory stays
+ * reachable, as what a daemon forgets to let go of does.) */
+static void misbehave(void)
 {
     static struct leaked {
         struct leaked *before;
         char page[1 << 16];
     } *latest;
 
+    if (fault_variant("loop_blocked"))
+        (void)poll(NULL, 0, 300);
     if (fault_variant("descriptor_leaked"))
         (void)fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0);
     if (fault_variant("memory_leaked")) {
@@ -85,7 +88,7 @@ void fault_point(const char *name)
     static bool is_told;
     const char *term = getenv("LIKESYNCD_TERM");
 
-    leak();
+    misbehave();
     if (!is_armed(name))
         return;
     while (is_due(getenv("LIKESYNCD_HANG"), name, &to_hang))

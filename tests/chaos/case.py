@@ -33,6 +33,8 @@ What a run offers:
     run.fault(what, repair=None)      counts and notes a fault, before it is made
     run.mend()                        all repairs that are open, latest first;
                                       done at the end too, when links pass again
+    run.mended()                      a case repaired all by itself: the time that
+                                      it takes to heal is measured from here
     run.wait(least, most)             lets time go by, for what happens next
     run.until(condition, what)        waits for a condition
     run.lossy(since, until=None)      what was acked in between (time.monotonic),
@@ -47,7 +49,6 @@ With start="held" the load waits until run.go(). Servers are started from the ma
 thread only, so a case makes no threads that do."""
 import contextlib
 import dataclasses
-import os
 import random
 import time
 
@@ -58,7 +59,7 @@ import bed  # noqa: F401
 import checker
 import clients
 import harness
-from edges import check_answers
+import judge
 from harness import Failed, wait_for
 from others import Others
 from pgbouncer import PORT, PgBouncer
@@ -68,8 +69,6 @@ from servers import DAEMON_ROLE
 from stalls import Stalls
 
 HEAL_S = 60
-FDS = 12                # more than before are not yet a leak
-MEMORY = 8 * 2**20       # of 1.5 MiB that were seen
 # Several claims for a batch, several calls for an ack, several batches; and
 # everything gives up soon.
 DAEMON = {"flush_interval_ms": 20, "flush_batch_rows": 20,
@@ -132,8 +131,8 @@ class Result:
     lost_in_window: int = 0
     window_s: float = 0.0
     doubled: int = 0
-    heal_s: float = 0.0
-    stall_ms: float = 0.0
+    heal_s: float = 0.0         # after the last repair, or another one
+    stall_ms: float | None = None       # None: none was looked at
     grown: int = 0              # bytes of the daemon that grew most
     seconds: float = 0.0
     violations: list = dataclasses.field(default_factory=list)
@@ -163,7 +162,7 @@ class Run:
         self.repairs, self.links, self.shims = [], {}, {}
         self.apps = False
         self.load = self.watcher = self.pool = None
-        self.daemons, self.fds, self.memory = [], {}, {}
+        self.daemons, self.healed = [], judge.Repairs()
 
     # ---- what cases use ----
 
@@ -182,6 +181,7 @@ class Run:
     def fault(self, what, repair=None):
         self.result.faults += 1
         self.note(what)
+        self.healed.mark(time.monotonic(), False)
         if repair:
             self.repairs.append((what, repair))
 
@@ -190,6 +190,13 @@ class Run:
             what, repair = self.repairs.pop()
             self.note(f"mended: {what}")
             repair()
+            if not self.repairs:
+                self.mended()
+
+    def mended(self):
+        """Clients that are told to wait are not waited for."""
+        if not self.load.held.is_set():
+            self.healed.mark(time.monotonic(), True)
 
     def wait(self, least, most):
         time.sleep(self.random.uniform(least, most))
@@ -304,9 +311,6 @@ class Run:
         self.links[part, n] = link
         return link
 
-    def measure(self, daemon):
-        return len(os.listdir(f"/proc/{daemon.pid}/fd")), daemon.rss_bytes()
-
     def play(self):
         """The load, the faults, the healing; a fault that nobody expected does
         not keep the rest from being looked at."""
@@ -323,9 +327,11 @@ class Run:
                 with self.failing("heal"):
                     self.heal()
         finally:
-            self.result.stall_ms = stalls.longest_s * 1000
             self.watcher.ended.set()
             self.watcher.join(60)
+        self.result.stall_ms = stalls.longest_ms()
+        for text in stalls.found():
+            self.fail("stall", text)
         with self.failing("clients"):
             self.load.check()
 
@@ -345,14 +351,20 @@ class Run:
             link.mode("pass")
         self.go()
         since = time.monotonic()
+        self.healed.mark(since, True)
         try:
             self.load.wait_each(10, self.patience)
         finally:
             self.load.ended.set()
+            self.result.heal_s = self.healed.longest_s(
+                self.record, self.case.clients, time.monotonic())
         wait_for(self.is_clean,
                  max(since + self.patience - time.monotonic(), 1),
                  f"all to be clean {self.patience} s after the last fault")
-        self.result.heal_s = time.monotonic() - since
+        self.result.heal_s = max(self.result.heal_s, time.monotonic() - since)
+        if self.result.heal_s > self.patience:
+            raise Failed(f"{self.result.heal_s:.1f} s after a repair until"
+                         " every client was served")
         self.note("healed")
 
     def is_clean(self):
@@ -367,88 +379,15 @@ class Run:
         return all(now.get(kind, 0) > self.through.get(kind, 0)
                    for kind in ("like", "follow"))
 
-    def judge(self, before):
-        facts = checker.read_facts(self.redis, self.pg, self.apps)
-        verdict = checker.judge(self.record, facts, self.through,
-                                (*checker.ERRORS, *self.case.errors))
-        if self.case.answers:
-            checker.judge_answers(verdict, self.record)
-        self.result.violations += verdict.violations
-        for name in ("lost", "lost_in_window", "window_s", "doubled"):
-            setattr(self.result, name, getattr(verdict, name))
-        self.judge_watcher()
-        for daemon in self.daemons:
-            self.check_answers(daemon)
-        for daemon, (fds, rss) in zip(self.daemons, before):
-            self.check_resources(daemon, fds, rss)
-
-    def judge_watcher(self):
-        """I1 in every snapshot meanwhile."""
-        watcher = self.watcher
-        if watcher.failure or not watcher.checks:
-            self.fail("watcher", f"{watcher.checks} looks: {watcher.failure}")
-        if watcher.violations:
-            self.fail("exact", f"{len(watcher.violations)} rows in "
-                      f"{watcher.checks} looks: {watcher.violations[:4]}")
-
-    def check_answers(self, daemon):
-        """What a daemon says of all pairs is what PostgreSQL has. Lists that
-        are being loaded are asked for again."""
-        def answered():
-            with contextlib.suppress(redis_py.ResponseError):
-                check_answers(daemon, self.pg)
-                self.check_pairs(daemon)
-                return True
-            return False
-        try:
-            wait_for(answered, 60, "an answer to each read")
-        except (Failed, redis_py.RedisError) as error:
-            self.fail("answers", f"{daemon.dir.name}: {error}")
-
-    def check_pairs(self, daemon):
-        likes = dict(self.pg.query("SELECT post_id, like_count FROM post_like"))
-        liked = set(self.pg.query("SELECT user_id, post_id FROM user_like_post"
-                                  " WHERE status = 1"))
-        follows = set(self.pg.query("SELECT user_id, followee_id FROM"
-                                    " user_follow WHERE status = 1"))
-        users, others = self.load.users(), self.load.targets()
-        posts = sorted({*likes, *clients.POSTS})
-        wanted = [(("LIKECOUNT", *posts), [likes.get(p, 0) for p in posts])]
-        for user in users:
-            wanted.append((("LIKED", user, *posts),
-                           [int((user, p) in liked) for p in posts]))
-            wanted.append((("RELATION", user, *others),
-                           [((user, o) in follows) + 2 * ((o, user) in follows)
-                            for o in others]))
-        with contextlib.closing(daemon.client()) as client:
-            pipe = client.pipeline(transaction=False)
-            for words, _ in wanted:
-                pipe.execute_command(*words)
-            for (words, right), got in zip(wanted, pipe.execute()):
-                if got != right:
-                    raise Failed(f"{words}: {got}, not {right}")
-
-    def check_resources(self, daemon, fds, rss):
-        """Not more than before; a sanitizer keeps what is freed, so memory is
-        looked at where there is none."""
-        with contextlib.suppress(Failed):
-            wait_for(lambda: self.measure(daemon)[0] <= fds + FDS, 10)
-        now, rss_now = self.measure(daemon)
-        if now > fds + FDS:
-            self.fail("fds", f"{daemon.dir.name}: {now}, before {fds}")
-        if not self.case.memory or not daemon.plain:
-            return
-        self.result.grown = max(self.result.grown, rss_now - rss)
-        if rss_now > rss + MEMORY:
-            self.fail("memory", f"{daemon.dir.name}: {rss_now}, before {rss}")
-
     def go_through(self):
-        with self.failing("run"):
-            self.start()
-            before = [self.measure(daemon) for daemon in self.daemons]
-            self.play()
-            self.judge(before)
-        self.close()
+        try:
+            with self.failing("run"):
+                self.start()
+                before = [judge.measure(daemon) for daemon in self.daemons]
+                self.play()
+                judge.judge(self, before)
+        finally:
+            self.close()
         tally = self.record.tally()
         for name in ("acked", "refused", "unknown"):
             setattr(self.result, name, tally[name])

@@ -43,6 +43,8 @@ class Game:
     def repair(self, name):
         self.run.note(f"{name}: back")
         self.away.pop(name)()
+        if not self.away:
+            self.run.mended()
 
     def end(self):
         for name in sorted(self.away):

@@ -97,6 +97,7 @@ class Breaker:
             fired = self.run.links[name].mode("pass")
             self.run.note(f"{name}: well again, {mode} took place {fired} times")
         self.broken = {}
+        self.run.mended()
 
 
 def play(run):

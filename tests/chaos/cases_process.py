@@ -180,6 +180,7 @@ def killed(run):
         daemon.kill9()
         run.wait(0, 0.1)
         daemon.start(wait=None)
+        run.mended()
 
 
 @case("stale", "one is stopped in front of its write until another has taken the"

@@ -8,13 +8,16 @@ daemon puts there itself (base/fault.h: LIKESYNCD_EDIT); the rest are in its cod
 import dataclasses
 import sys
 
-from case import CASES, Run
+from case import CASES, HEAL_S, Run
 from servers import ROOT
 
 EDGE = "daemon/core/edge.c"
 SQL = "daemon/services/sql.c"
 TRIES = 6
-PATIENCE = 6            # what never heals is judged as it is by then
+# What never heals is judged as it is by then; or when the right daemon would have
+# healed so many times over.
+PATIENCE = 6
+TIMES = 3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,7 +79,8 @@ VARIANTS = {
         "calm", ("through",), SQL,
         "greatest(s.synced_through, excluded.synced_through)",
         "s.synced_through"),
-    "descriptor_leaked": Variant("calm", ("fds",)),
+    "loop_blocked:200": Variant("calm", ("stall",)),
+    "descriptor_leaked:150": Variant("pg_killed", ("fds",)),
     "memory_leaked": Variant("calm", ("memory",), plain=True),
 }
 
@@ -95,42 +99,78 @@ def is_there(variant):
         variant.text in (ROOT / variant.file).read_text()
 
 
-def play(name, template, screen, seed):
-    """A run of this variant: its result, and by which checks it was caught."""
-    variant = VARIANTS[name]
-    case = CASES[variant.case]
-    screen.begin(case, seed)
-    result = Run(case, seed, template, 1, env_of(name), screen.step,
-                 PATIENCE, variant.plain).go_through()
-    return result, result.checks() & set(variant.checks)
+def of_cases(names):
+    """The variants that these cases play; all, of no case."""
+    return [name for name, variant in VARIANTS.items()
+            if not names or variant.case in names]
 
 
-def judge(name, template, screen, seed):
-    """(results, verdict). What is wrong only when two things meet may go well
-    by chance in a run, so there are several."""
-    variant = VARIANTS[name]
-    if not is_there(variant):
-        return [], "NOT THERE: its text is gone from " + variant.file
-    results = []
-    for run in range(TRIES):
-        result, caught = play(name, template, screen, seed + run)
-        results.append(result)
-        if caught:
-            return results, f"caught by {', '.join(sorted(caught))}" \
-                f" in run {run + 1}"
-    seen = sorted(set().union(*(result.checks() for result in results)))
-    return results, f"NOT CAUGHT by {', '.join(variant.checks)} in {TRIES} " \
-        f"runs; only by {', '.join(seen) or 'nothing'}"
+def cases():
+    return sorted({variant.case for variant in VARIANTS.values()})
 
 
-def control(template, screen, seed=1):
-    """(results, whether each variant was caught)."""
-    results, is_good = [], True
-    for name, variant in VARIANTS.items():
-        more, verdict = judge(name, template, screen, seed)
-        results += more
-        is_good = is_good and verdict.startswith("caught")
-        print(f"{name:<24} {variant.case:<16} {verdict}", flush=True)
-    if not is_good:
-        print("the campaign can fail to see this", file=sys.stderr)
-    return results, is_good
+@dataclasses.dataclass
+class Control:
+    """Plays each variant, and first, once for each case that they have, the right
+    daemon, which tells how long the case takes to heal, and in which there must be
+    nothing to find."""
+
+    template: object
+    screen: object
+    seed: int = 1
+    scale: int = 1
+    results: list = dataclasses.field(default_factory=list)
+    healed: dict = dataclasses.field(default_factory=dict)
+    # (case, plain): s
+    missed: list = dataclasses.field(default_factory=list)  # texts
+
+    def run(self, names):
+        for name in names:
+            variant = VARIANTS[name]
+            if (variant.case, variant.plain) not in self.healed:
+                self.judge_right(variant)
+            self.tell(name, variant, *self.judge(name, variant))
+        if self.missed:
+            print("the campaign can fail to see this, or sees what is not there",
+                  file=sys.stderr)
+
+    def tell(self, name, variant, is_good, verdict):
+        line = f"{name:<24} {variant.case:<16} {verdict}"
+        print(line, flush=True)
+        if not is_good:
+            self.missed.append(line)
+
+    def play(self, variant, seed, env, patience):
+        case = CASES[variant.case]
+        self.screen.begin(case, seed)
+        result = Run(case, seed, self.template, self.scale, env,
+                     self.screen.step, patience, variant.plain).go_through()
+        self.results.append(result)
+        return result
+
+    def judge_right(self, variant):
+        result = self.play(variant, self.seed, None, HEAL_S)
+        self.screen.end(result)
+        self.healed[variant.case, variant.plain] = result.heal_s
+        name = "(none, plain)" if variant.plain else "(none)"
+        self.tell(name, variant, not result.violations,
+                  f"healed in {result.heal_s:.1f} s" if not result.violations
+                  else f"ACCUSED by {', '.join(sorted(result.checks()))}")
+
+    def judge(self, name, variant):
+        """(is_good, verdict). What is wrong only when two things meet may go well
+        by chance in a run, so there are several."""
+        if not is_there(variant):
+            return False, "NOT THERE: its text is gone from " + variant.file
+        patience = max(PATIENCE,
+                       TIMES * self.healed[variant.case, variant.plain])
+        seen = set()
+        for run in range(TRIES):
+            result = self.play(variant, self.seed + run, env_of(name), patience)
+            caught = result.checks() & set(variant.checks)
+            if caught:
+                return True, f"caught by {', '.join(sorted(caught))}" \
+                    f" in run {run + 1}"
+            seen |= result.checks()
+        return False, f"NOT CAUGHT by {', '.join(variant.checks)} in {TRIES}" \
+            f" runs; only by {', '.join(sorted(seen)) or 'nothing'}"

@@ -98,6 +98,7 @@ class Server:
         self.log = self.dir / "log"
         self.process = None
         self.exit_seen = False  # a test has asked how it ended
+        self.resumed_at = 0.0   # time.monotonic()
         bed.servers.append(self)
 
     @property
@@ -175,6 +176,7 @@ class Server:
         wait_for(lambda: process_state(self.pid) == "T", 10, "SIGSTOP")
 
     def resume(self):
+        self.resumed_at = time.monotonic()
         self.signal(signal.SIGCONT)
 
     def stop(self):
