@@ -589,6 +589,11 @@ bool redis_is_up(const struct redis *r)
     return r->state == UP;
 }
 
+bool redis_is_connected(const struct redis *r)
+{
+    return r->state == UP || r->state == RELOADING;
+}
+
 const char *redis_state_text(const struct redis *r)
 {
     return r->text;

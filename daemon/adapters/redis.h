@@ -93,6 +93,8 @@ MUST_CHECK int redis_script(struct redis *r, const struct redis_script *s,
                             const size_t *len, redis_on_reply cb, void *arg);
 
 bool redis_is_up(const struct redis *r);
+/* Also while it only loads the scripts again. */
+bool redis_is_connected(const struct redis *r);
 /* For status lines: "connected", "lost: …, retry in 200 ms", ... */
 const char *redis_state_text(const struct redis *r);
 uint64_t redis_reconnects(const struct redis *r);

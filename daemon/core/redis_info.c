@@ -125,3 +125,12 @@ int redis_parse_info(const char *text, size_t len, struct redis_info *info_r)
     memset(info_r, 0, sizeof(*info_r));
     return -1;
 }
+
+const char *redis_info_objection(const struct redis_info *info)
+{
+    if (!info->is_primary)
+        return "Redis is a replica";
+    if (strncmp(info->maxmemory_policy, "allkeys-", 8) == 0)
+        return "Redis evicts unsynced keys (maxmemory-policy allkeys-*)";
+    return NULL;
+}

@@ -27,5 +27,7 @@ struct redis_info {
  * an INFO reply, and *info_r is all zero. */
 MUST_CHECK int redis_parse_info(const char *text, size_t len,
                                 struct redis_info *info_r);
+/* Why it may not be used (static), or NULL. */
+const char *redis_info_objection(const struct redis_info *info);
 
 #endif

@@ -106,7 +106,7 @@ static void send(struct call *c, enum script_id script, redis_on_reply cb)
     int rc = args_ask(&c->out, engine_of(c), script, cb, c);
 
     if (rc != 0)
-        done(c, engine_redis_why(rc));
+        done(c, engine_redis_why(engine_of(c), rc));
 }
 
 static void put_owner(struct call *c, int i)
@@ -164,7 +164,7 @@ static void on_read(void *arg, enum redis_outcome outcome,
     int written;
 
     if (!is_reply(c, outcome, v)) {
-        done(c, "UNAVAILABLE Redis did not answer");
+        done(c, engine_reply_why(outcome));
         return;
     }
     snprintf(c->epoch, sizeof(c->epoch), "%s",
@@ -198,7 +198,7 @@ static void on_merged(void *arg, enum redis_outcome outcome,
     if (outcome == REDIS_OK)
         again(arg);
     else
-        done(arg, "UNAVAILABLE Redis did not answer");
+        done(arg, engine_reply_why(outcome));
 }
 
 static void merge_done_one(struct call *c)
@@ -294,7 +294,7 @@ static void on_kept(void *arg, enum redis_outcome outcome,
     size_t len;
 
     if (outcome != REDIS_OK || redis_value_len(v) < pairs_at) {
-        done(c, "UNAVAILABLE Redis did not answer");
+        done(c, engine_reply_why(outcome));
         return;
     }
     snprintf(c->epoch, sizeof(c->epoch), "%s",

@@ -181,10 +181,22 @@ int args_call(struct args *a, const struct engine *e, redis_on_reply cb,
     return rc;
 }
 
-const char *engine_redis_why(int rc)
+/* A Redis that is there and may be used will be: its scripts are being loaded, or
+ * its generation is being raised. */
+const char *engine_redis_why(const struct engine *e, int rc)
 {
-    return rc == REDIS_BUSY ? "TRYAGAIN Redis has too much to do"
-                            : "UNAVAILABLE Redis is away";
+    if (rc == REDIS_BUSY)
+        return "TRYAGAIN Redis has too much to do";
+    if (e->redis && redis_is_connected(e->redis) &&
+        !redis_info_objection(e->redis_info))
+        return "TRYAGAIN Redis is being made ready";
+    return "UNAVAILABLE Redis is away";
+}
+
+const char *engine_reply_why(enum redis_outcome outcome)
+{
+    return outcome == REDIS_RETRY ? "TRYAGAIN Redis is busy"
+                                  : "UNAVAILABLE Redis did not answer";
 }
 
 const char *engine_pg_why(int rc)

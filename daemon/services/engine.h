@@ -106,7 +106,9 @@ MUST_CHECK int args_call(struct args *a, const struct engine *e,
 
 /* The error reply to a client whose read could not be sent: what the functions
  * above, or pg_submit, returned. */
-const char *engine_redis_why(int rc);
+const char *engine_redis_why(const struct engine *e, int rc);
 const char *engine_pg_why(int rc);
+/* The same of a read that Redis did not answer as it should have. */
+const char *engine_reply_why(enum redis_outcome outcome);
 
 #endif

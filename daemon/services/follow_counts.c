@@ -104,7 +104,7 @@ static void fail(struct call *c, const char *why)
 
 static void fail_redis(struct call *c, int rc)
 {
-    fail(c, engine_redis_why(rc));
+    fail(c, engine_redis_why(c->fc->engine, rc));
 }
 
 static void step_done(struct call *c)
@@ -131,7 +131,7 @@ static void on_second(void *arg, enum redis_outcome outcome,
     size_t len;
 
     if (outcome != REDIS_OK || redis_value_len(v) != 1) {
-        fail(c, "UNAVAILABLE Redis did not answer");
+        fail(c, engine_reply_why(outcome));
         return;
     }
     if (strcmp(redis_value_str(redis_value_at(v, 0), &len), c->epoch) != 0 &&
@@ -312,7 +312,7 @@ static void on_first(void *arg, enum redis_outcome outcome,
     if (outcome == REDIS_OK && redis_value_len(v) > 2 * (c->to - c->from))
         read_step(c, v);
     else
-        fail(c, "UNAVAILABLE Redis did not answer");
+        fail(c, engine_reply_why(outcome));
 }
 
 static void first_reading(struct call *c)

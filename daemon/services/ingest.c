@@ -279,17 +279,18 @@ static void pair_begin(struct ingest *in, struct pair *p)
 
 /* ---- lists, where the number of edges is limited ---- */
 
-/* With PostgreSQL away the limit cannot be known, and events are taken. */
+/* With PostgreSQL away the limit cannot be known, and events are taken. While
+ * Redis may not be used they wait for it, and the list is asked for again. */
 static void on_list(void *arg, const char *why)
 {
     struct pair *p = arg;
     struct ingest *in = p->ingest;
 
-    if (why && strncmp(why, "UNAVAILABLE", 11) != 0) {
+    if (why && in->open && strncmp(why, "UNAVAILABLE", 11) != 0) {
         pair_fail(in, p, INGEST_TRYAGAIN, why);
         return;
     }
-    p->unlimited = why != NULL;
+    p->unlimited = why && in->open;
     pair_ready(in, p, false);
     schedule(in, 0);
 }

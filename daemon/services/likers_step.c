@@ -104,7 +104,7 @@ static void on_unsynced(void *arg, enum redis_outcome outcome,
     int64_t code = redis_value_int(redis_value_at(v, 0));
 
     if (outcome != REDIS_OK || n < 1) {
-        end(s, "UNAVAILABLE Redis did not answer");
+        end(s, engine_reply_why(outcome));
         return;
     }
     if (code > LIKERS_KNOWN && code <= LIKERS_OFF) {
@@ -140,7 +140,7 @@ static void on_turn(void *arg, const char *why)
     args_put(&s->script, s->id, s->len);
     rc = args_ask(&s->script, e, SCRIPT_LIKERS, on_unsynced, s);
     if (rc != 0)
-        end(s, engine_redis_why(rc));
+        end(s, engine_redis_why(e, rc));
 }
 
 void likers_step_next(struct likers_step *s, int64_t n)

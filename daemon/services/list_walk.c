@@ -41,10 +41,8 @@ static void failed(struct list_walk *w, enum redis_outcome outcome,
 
     if (outcome == REDIS_ERROR && len >= 9 && memcmp(text, "WRONGTYPE", 9) == 0)
         not_a_list(w);
-    else if (outcome == REDIS_RETRY)
-        w->cb(w->arg, "TRYAGAIN Redis is busy");
     else
-        w->cb(w->arg, "UNAVAILABLE Redis did not answer");
+        w->cb(w->arg, engine_reply_why(outcome));
 }
 
 static void on_loaded(void *arg, const char *why)
@@ -135,7 +133,7 @@ static void on_turn(void *arg, const char *why)
     if (rc == 0)
         return;
     gate_leave(e->reads, &w->pass);
-    w->cb(w->arg, engine_redis_why(rc));
+    w->cb(w->arg, engine_redis_why(e, rc));
 }
 
 static void enter(struct list_walk *w)

@@ -31,7 +31,6 @@
 #define RETRY_MS     10
 #define MAX_SETBACKS 5
 
-static const char redis_away[] = "UNAVAILABLE Redis is away";
 static const char redis_odd[] = "UNAVAILABLE Redis did not answer as expected";
 
 enum load_state { LOAD_BEGIN, LOAD_SCAN, LOAD_LOOKUP, LOAD_QUERY, LOAD_APPLY };
@@ -113,7 +112,7 @@ static void send_call(void *arg)
     if (rc == REDIS_BUSY)
         timer_start(l->timer, RETRY_MS, 0);
     else if (rc != 0)
-        load_end(l, redis_away);
+        load_end(l, engine_redis_why(l->loader->engine, rc));
 }
 
 static void script_args(struct load *l, enum load_state state)
@@ -344,7 +343,7 @@ static void on_reply(void *arg, enum redis_outcome outcome,
         break;
     case REDIS_AWAY:
     case REDIS_UNKNOWN:
-        load_end(l, redis_away);
+        load_end(l, "UNAVAILABLE Redis is away");
         break;
     }
 }

@@ -80,16 +80,6 @@ static void set_open(struct recovery *r, bool open, const char *why)
 
 /* ---- what Redis is ---- */
 
-/* NULL when it may be used. */
-static const char *objection(const struct redis_info *info)
-{
-    if (!info->is_primary)
-        return "Redis is a replica";
-    if (strncmp(info->maxmemory_policy, "allkeys-", 8) == 0)
-        return "Redis evicts unsynced keys (maxmemory-policy allkeys-*)";
-    return NULL;
-}
-
 static void policy_log(const struct redis_info *info)
 {
     if (strncmp(info->maxmemory_policy, "allkeys-", 8) == 0)
@@ -312,8 +302,8 @@ static void judge(struct recovery *r, const struct redis_info *info)
     bool other = !is_same(info, &r->info);
     bool policy = strcmp(info->maxmemory_policy, r->info.maxmemory_policy) != 0;
     bool aof = info->aof_enabled != r->info.aof_enabled;
-    const char *was = objection(&r->info);
-    const char *no = objection(info);
+    const char *was = redis_info_objection(&r->info);
+    const char *no = redis_info_objection(info);
 
     if (r->info.is_primary && !info->is_primary)
         log_warn("redis", "it has become a replica");
@@ -397,7 +387,7 @@ void recovery_free(struct recovery *r)
 
 const char *recovery_redis_up(struct recovery *r, const struct redis_info *info)
 {
-    const char *no = objection(info);
+    const char *no = redis_info_objection(info);
 
     policy_log(info);
     aof_log(info);

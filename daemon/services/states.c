@@ -188,7 +188,7 @@ static void on_piece(void *arg, enum redis_outcome outcome,
         redis_value_len(v) == piece->to - piece->from + 1)
         read_piece(s, piece, v);
     else
-        s->why = "UNAVAILABLE Redis did not answer";
+        s->why = engine_reply_why(outcome);
     free(piece);
     s->pieces--;
     send_pieces(s);
@@ -221,7 +221,7 @@ static void send_piece(struct states *s, struct args *args)
         s->waiting++;
         return;
     }
-    s->why = engine_redis_why(rc);
+    s->why = engine_redis_why(s->engine, rc);
     free(piece);
 }
 

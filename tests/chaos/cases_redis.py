@@ -17,14 +17,19 @@ from shims import Disk
 
 # ---- scripts ----
 
-@case("redis_scripts_flushed", "SCRIPT FLUSH at random", daemons=2)
+@case("redis_scripts_flushed", "SCRIPT FLUSH at random", daemons=2,
+      daemon={"redis_timeout_ms": 20000, "redis_connect_timeout_ms": 20000})
 def redis_scripts_flushed(run):
+    """Redis is never away, however slow the machine is, and no read says so."""
     for _ in range(run.rounds(12)):
         run.load.wait_acked(run.random.randint(1, 150))
         before = refused(run, "NOSCRIPT")
         run.fault("SCRIPT FLUSH")
         ask(run, "SCRIPT", "FLUSH", run.random.choice(["SYNC", "ASYNC"]))
         run.until(lambda: refused(run, "NOSCRIPT") > before, "NOSCRIPT")
+    for text, n in run.record.texts.items():
+        if text.startswith("UNAVAILABLE Redis"):
+            run.fail("answer", f"{n} reads: {text}")
 
 
 # So many turns, 0 is for ever; "w": it writes first, and cannot be killed.

@@ -254,6 +254,42 @@ def test_reads_while_postgres_is_away(bed, redis, own):
     harness.check_exact(pg)
 
 
+# ---- Redis without the scripts ----
+
+@pytest.mark.parametrize("words", [
+    ("LIKED", 1, 42), ("LIKECOUNT", 42), ("LIKERS", 42), ("FOLLOWING", 1),
+    ("FOLLOWCOUNT", 1), ("RELATION", 1, 2)], ids=lambda words: words[0])
+def test_reads_when_the_scripts_are_flushed(bed, redis, pg, words):
+    """They are to be tried again until the scripts are loaded: Redis is not
+    away."""
+    pg.psql("-f", harness.ROOT / "sql" / "likers.sql")
+    daemon = bed.daemon(redis, pg, like_lists="yes", redis_timeout_ms=20000,
+                        redis_connect_timeout_ms=20000)
+    with Wire(daemon.socket, timeout=60) as wire, \
+            contextlib.closing(redis.client()) as keys:
+        assert wire.call("LIKE", 1, 42) == b":1\r\n"
+        assert wire.call("FOLLOW", 1, 2) == b":1\r\n"
+        daemon.drain()
+        right = wire.call(*words)
+        assert right.startswith(b"*"), right
+        refusals = set()
+
+        def is_refused():
+            keys.script_flush()     # before the daemon itself calls one
+            refusals.add(wire.call(*words))
+            return refusals - {right}
+
+        def is_right():
+            refusals.add(wire.call(*words))
+            return right in refusals
+        wait_for(is_refused, 60, "a read without its script")
+        refusals.discard(right)
+        wait_for(is_right, 60, "the scripts to be loaded")
+    refusals.discard(right)
+    assert all(text.startswith(b"-TRYAGAIN Redis ") for text in refusals), \
+        refusals
+
+
 # ---- Redis away ----
 
 REQUESTS = [("LIKE", 7, 42), ("UNLIKE", 7, 42), ("LIKE", 7, 42, "WITHCOUNT"),

@@ -35,6 +35,7 @@ struct bed {
     struct options options;
     struct list_names names;
     struct engine engine;
+    struct redis_info info;                    /* of the engine */
     struct redis_script scripts[SCRIPT_COUNT]; /* of the engine */
     struct lookup *lookup;
     struct lists *lists;
@@ -97,6 +98,8 @@ static void start(struct bed *b, const struct fake_rule *rules, size_t n)
     e->options = &b->options;
     e->redis = b->f.redis;
     e->open = true;
+    b->info.is_primary = true;
+    e->redis_info = &b->info;
     e->pg = pg_new(&b->f.loop, &pg);
     e->scripts = b->scripts;
     b->scripts[SCRIPT_LIST_BEGIN] = b->f.scripts[0];
@@ -309,17 +312,24 @@ static void test_deadline(void **state)
     end(&b);
 }
 
+/* Of a Redis that is there: whether it may be used soon. */
 static void test_closed(void **state)
 {
-    struct wish w = {0};
+    static const char *const why[] = {"TRYAGAIN Redis is being made ready",
+                                      "UNAVAILABLE Redis is away"};
     struct bed b;
 
     (void)state;
     start(&b, NULL, 0);
     b.engine.open = false;
-    assert_int_equal(wish(&b, &w, "7", 0), 0);
-    FIXTURE_WAIT(&b.f, w.answers > 0);
-    assert_string_equal(w.why, "UNAVAILABLE Redis is away");
+    for (size_t i = 0; i < ARRAY_LEN(why); i++) {
+        struct wish w = {0};
+
+        b.info.is_primary = i == 0;
+        assert_int_equal(wish(&b, &w, "7", 0), 0);
+        FIXTURE_WAIT(&b.f, w.answers > 0);
+        assert_string_equal(w.why, why[i]);
+    }
     assert_int_equal(fake_seen(&b.fake, "EVALSHA"), 0);
     end(&b);
 }

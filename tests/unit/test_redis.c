@@ -727,6 +727,7 @@ static void test_noscript(void **state)
     FIXTURE_WAIT(&f, f.downs == 1);
     assert_string_equal(f.down_why, "scripts are being loaded again");
     assert_false(redis_is_up(f.redis));
+    assert_true(redis_is_connected(f.redis));
     FIXTURE_WAIT(&f, f.ups == 2);
     assert_int_equal(f.replies, 3);
     assert_int_equal(f.outcomes[REDIS_RETRY], 2);

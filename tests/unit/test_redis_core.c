@@ -106,6 +106,21 @@ static void test_info_prefixes(void **state)
     assert_in_range(good, 1, sizeof(whole) - 1);
 }
 
+static void test_objections(void **state)
+{
+    struct redis_info i;
+
+    (void)state;
+    assert_int_equal(parse(whole, &i), 0);
+    assert_non_null(strstr(redis_info_objection(&i), "allkeys-*"));
+    memcpy(i.maxmemory_policy, "volatile-lru", sizeof("volatile-lru"));
+    assert_null(redis_info_objection(&i));
+    i.maxmemory_policy[0] = '\0';
+    assert_null(redis_info_objection(&i));
+    i.is_primary = false;
+    assert_string_equal(redis_info_objection(&i), "Redis is a replica");
+}
+
 static void check_error(const char *text, enum redis_outcome outcome,
                         enum redis_remedy remedy)
 {
@@ -204,6 +219,7 @@ int main(void)
         cmocka_unit_test(test_info_variants),
         cmocka_unit_test(test_info_broken),
         cmocka_unit_test(test_info_prefixes),
+        cmocka_unit_test(test_objections),
         cmocka_unit_test(test_errors),
         cmocka_unit_test(test_other_errors),
         cmocka_unit_test(test_calls),
