@@ -80,6 +80,8 @@ class Breaker:
         link, mode = self.run.links[name], self.next_mode()
         if name[0] == "pg" and ("redis", name[1]) in self.broken:
             self.mend()     # nothing would go to PostgreSQL
+        if mode == "refuse":
+            self.mend()     # it is seen by the connections that there are
         is_well = not self.broken
         if is_well:
             before = link.stats()

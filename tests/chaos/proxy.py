@@ -36,7 +36,8 @@ flap          period, bad: pass and the bad mode in turns, each for half to one
               and a half periods
 
 `fired()` counts what the present mode has done to bytes or connections, so that a
-case can demand that its fault took place."""
+case can demand that its fault took place. Connects that are refused never get here,
+so "refuse" counts the connections that it resets."""
 import contextlib
 import json
 import pathlib

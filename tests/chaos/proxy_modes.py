@@ -65,10 +65,12 @@ async def unread(sock):
 
 
 class Mode:
-    """What happens to bytes and connections, and how often it did."""
+    """What happens to bytes and connections, and how often it did; `total` is
+    the mode that it is a turn of."""
 
-    def __init__(self, link, name, args):
+    def __init__(self, link, name, args, total=None):
         self.link = link
+        self.total = total
         self.name = name
         self.fired = 0
         self.args = args
@@ -77,6 +79,8 @@ class Mode:
 
     def fire(self):
         self.fired += 1
+        if self.total:
+            self.total.fired += 1
         self.link.fired += 1
 
     def delay(self):

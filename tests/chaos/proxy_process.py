@@ -319,7 +319,7 @@ class Link:
             self.spawn(connection.run())
             connection.enter(self.modes[UP])
 
-    def set_modes(self, name, ways, which, args):
+    def set_modes(self, name, ways, which, args, total=None):
         """The mode of one or both directions, of connections that are there
         (old), will be (new), or both (all)."""
         if name in WHOLE:
@@ -330,7 +330,7 @@ class Link:
                 self.open()
             elif name == "refuse" and not was:
                 self.shut()
-        mode = Mode(self, name, args)
+        mode = Mode(self, name, args, total)
         for way in ways:
             if which != "old":
                 self.modes[way] = mode
@@ -340,18 +340,14 @@ class Link:
         if which != "new":
             for connection in list(self.connections):
                 connection.enter(mode)
-        if name == "refuse":
-            mode.fire()
-        self.current = mode
+        self.current = total or mode
 
     async def flap(self, ways, args):
         """Pass and the bad mode, in turns; `current` counts over them all."""
         total = Mode(self, "flap", args)
         while True:
             for name in (args["bad"], "pass"):
-                self.set_modes(name, ways, "all", {})
-                self.current = total
-                total.fired += name != "pass"
+                self.set_modes(name, ways, "all", {}, total)
                 await asyncio.sleep(
                     args["period"] * self.random.uniform(0.5, 1.5))
 

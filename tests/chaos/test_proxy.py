@@ -359,11 +359,25 @@ def test_flap(tcp_link):
 
 
 def test_flap_refuses_and_blackholes(link):
+    def fires():
+        with contextlib.suppress(OSError, AssertionError), \
+                contextlib.closing(link.connect()) as sock:
+            echo(sock)
+        return link.fired() >= 5
     for bad in ("refuse", "blackhole"):
         link.mode("flap", period=0.02, bad=bad)
-        link.wait_fired(5)
+        wait_for(fires, 30, f"{bad} to meet them")
         link.mode("pass")
         echo(link.connect())
+
+
+@pytest.mark.parametrize("bad", ["reset", "refuse", "blackhole", "half_open"])
+def test_what_nobody_meets_does_not_count(link, bad):
+    link.mode(bad)
+    assert link.mode("flap", period=0.01, bad=bad) == 0
+    time.sleep(0.1)     # some turns: fewer would only show less
+    assert link.mode("pass") == 0
+    echo(link.connect())
 
 
 def test_target(bed, link, peer):
