@@ -13,6 +13,7 @@ from case import case
 from harness import wait_for
 from pglog import LOGGED, Sign, refused
 from proxy import Link
+from record import Window
 from servers import DAEMON_ROLE, SUPERUSER, Spread
 from shims import Disk
 
@@ -128,11 +129,16 @@ def with_synchronous_standby(run):
 
 
 def fail_over(run):
+    """Clients are answered while there is no primary. Returns a time: what was
+    sent behind it was not in the old one."""
     run.cluster.stop("immediate")
+    crashed = time.monotonic()
+    serve(run)
     run.wait(0, 0.5)
     run.standby.promote()
     run.pg.moved(run.standby)
     run.use_pg(run.pg)
+    return crashed
 
 
 @case("pg_failover", "PostgreSQL fails over to its synchronous standby", daemons=2,
@@ -172,8 +178,15 @@ def wait_seen(run):
         run.fail("case", "no daemon says that PostgreSQL failed over")
 
 
+class Relied(Window):
+    """Answered 0: nothing was to be written, as the commit that is lost said."""
+
+    def has(self, request):
+        return request.answer == 0 and super().has(request)
+
+
 @case("pg_failover_behind", "PostgreSQL fails over to a standby that is behind: what"
-      " was acked since may be lost, and nothing else", daemons=2,
+      " was acked before the crash may be lost, and a 0 until it is seen", daemons=2,
       postgres=with_late_standby)
 def pg_failover_behind(run):
     run.load.wait_acked(run.random.randint(200, 500))
@@ -187,10 +200,11 @@ def pg_failover_behind(run):
                   repair=lambda: daemon.start(wait=None))
         daemon.kill9()
     run.fault("PostgreSQL crashes, and its standby takes over")
-    fail_over(run)
+    crashed = fail_over(run)
     run.mend()
     wait_seen(run)
-    run.lossy(since)
+    run.lossy(since, crashed)
+    run.record.windows.append(Relied(since, time.monotonic()))
     run.load.wait_acked(200)
 
 
