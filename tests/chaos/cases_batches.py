@@ -9,10 +9,12 @@ import psycopg2
 import bed  # noqa: F401
 from case import case
 from clients import POSTS
+from harness import Failed
 from pglog import LOGGED, Sign, refused
 from servers import SUPERUSER
 
 BIG = {"flush_interval_ms": 100, "flush_batch_rows": 500, "flush_claim_rows": 100}
+BIG_ROWS = 300          # at least, of a batch that has poison
 
 
 # ---- COMMIT ----
@@ -190,12 +192,47 @@ def rows_locked_long(run):
 
 # ---- poison ----
 
+def flusher(daemon, verb):
+    status, text = daemon.ctl(verb)
+    if status:
+        raise Failed(f"{daemon.dir.name}: {verb}: {text}")
+
+
+def dirty_rows(run):
+    """Of both kinds: how many are not in PostgreSQL yet, of the fewer."""
+    with contextlib.closing(run.redis.client()) as keys:
+        return min(sum(keys.scard(name) for name in
+                       keys.scan_iter(pattern, count=10000))
+                   for pattern in ("post_user_like_set_*", "user_follow_set_*"))
+
+
+def have_big(run):
+    """Batches of both kinds that were written, but for some of their rows."""
+    return run.pg.value(
+        "SELECT count(DISTINCT kind) FROM sync_batch WHERE n_rows >= %s AND"
+        " batch_id IN (SELECT batch_id FROM sync_dead_letter)", BIG_ROWS) == 2
+
+
+def pile_up(run):
+    """Nothing is flushed until there is enough for a batch of each kind, which
+    one daemon takes alone."""
+    for daemon in run.daemons:
+        flusher(daemon, "pause")
+    run.go()
+    run.until(lambda: dirty_rows(run) >= BIG["flush_batch_rows"],
+              "rows to pile up", 60)
+    flusher(run.daemons[0], "resume")
+    run.until(lambda: have_big(run), f"{BIG_ROWS} rows in a batch with poison")
+    for daemon in run.daemons[1:]:
+        flusher(daemon, "resume")
+
+
 def poisoned(run, play):
     """Some users' rows are refused, in the middle of big batches, while `play`."""
     users = sorted(run.random.sample(run.load.users(), 8))
     run.poison(users)
     run.fault(f"rows of {users} are refused")
-    run.go()
+    pile_up(run)
     play()
     for kind in ("like", "follow"):
         run.until(lambda: run.pg.value(
