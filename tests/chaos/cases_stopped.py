@@ -6,7 +6,7 @@ import os
 import signal
 
 import bed  # noqa: F401
-from case import case
+from case import DAEMON, case
 from harness import wait_for
 from servers import process_state
 
@@ -44,11 +44,18 @@ def is_stopped(process):
     return process_state(process.pid) == "T"
 
 
+def outlast(run):
+    """Longer than a lease and the longest deadline together."""
+    options = {**DAEMON, **run.case.daemon}
+    least = (options["flush_lease_ms"] + max(
+        ms for name, ms in options.items() if name.endswith("_timeout_ms"))) / 1000
+    run.wait(least + 0.1, least + 0.8)
+
+
 def stand_still(run, what, process):
-    """Longer than the lease and all deadlines, for most of the time; it must
-    have stood still to the end."""
+    """It must have stood still to the end."""
     stop(run, what, process)
-    run.wait(0.4, 1.5)
+    outlast(run)
     if not is_stopped(process):
         run.fail("case", f"{what} went on by itself")
 
@@ -64,7 +71,7 @@ def stopped_daemon(run):
         daemons = run.random.sample(run.daemons, run.random.choice([1, 1, 2]))
         for daemon in daemons:
             stop(run, daemon.dir.name, daemon)
-        run.wait(0.6, 1.5)
+        outlast(run)
         if not all(map(is_stopped, daemons)):
             run.fail("case", "a daemon went on by itself")
         go_on(run)
@@ -89,7 +96,7 @@ def stopped_postmaster(run):
             backend.signal(signal.SIGTERM)
         run.until(lambda: all(b.state() in ("Z", None) for b in ended),
                   "backends to end")
-        run.wait(0.4, 1.5)
+        outlast(run)
         if not is_stopped(run.cluster):
             run.fail("case", "the postmaster went on by itself")
         go_on(run)
@@ -104,7 +111,7 @@ def stopped_backends(run):
             backends, run.random.choice([1, 2, len(backends)]))
         for backend in stopped:
             stop(run, f"backend {backend.pid}", backend)
-        run.wait(0.4, 1.5)
+        outlast(run)
         if all(backend.state() is None for backend in stopped):
             run.fail("case", "none stood still to the end")
         go_on(run)
