@@ -2,9 +2,11 @@
 """Cases of clients that do not do as they should: they send everything again and
 everywhere, never read, or vanish in the middle of a request."""
 import contextlib
+import random
 import select
 import socket
 import struct
+import time
 
 import bed  # noqa: F401
 from case import case
@@ -75,11 +77,11 @@ class Crowd:
         self.run, self.random, self.record = run, run.random, run.record
         self.user = 1000 * (CROWD + 1)
 
-    def event(self):
+    def event(self, chance):
         self.user += 1
-        kind = self.random.choice(["like", "follow"])
+        kind = chance.choice(["like", "follow"])
         return self.record.event(CROWD, kind, (self.user, 900), 1,
-                                 self.random.random() < 0.5)
+                                 chance.random() < 0.5)
 
     def connect(self):
         daemon = self.random.choice(self.run.daemons)
@@ -105,29 +107,31 @@ class Crowd:
     def vanish(self):
         """In the middle of a pipeline, mostly within a request; what was not
         whole was never asked for, and must not be found anywhere."""
-        events = [self.event() for _ in range(self.random.randint(1, 30))]
+        events = [self.event(self.random) for _ in range(self.random.randint(1, 30))]
         data = [encode(*words_of(event)) for event in events]
         whole = self.random.randrange(len(events))
         part = self.random.randrange(len(data[whole]))
+        pause = self.random.choice([0, self.random.uniform(0, 0.05)])
         requests = [self.record.send(event) for event in events[:whole]]
         sock = self.connect()
         with contextlib.suppress(OSError):
             sock.sendall(b"".join(data[:whole]) + data[whole][:part])
-            if self.random.random() < 0.5:
-                self.run.wait(0, 0.05)
+            time.sleep(pause)
         how = self.leave(sock)
         for request in requests:
             self.record.lost_answer(request)
         self.run.fault(f"gone by {how} after {whole} requests and {part} bytes")
 
     def never_read(self):
-        """Until the daemon reads no more of it."""
+        """Until the daemon reads no more of it. How many events that takes is
+        not by the seed: they have chances of their own."""
+        chance = random.Random(self.random.random())
         sock, sent, rest = self.connect(), 0, b""
         filler = encode("ECHO", b"x" * 2000)
         sock.setblocking(False)
         while select.select([], [sock], [], 1.0)[1]:
             if not rest:
-                event = self.event()
+                event = self.event(chance)
                 self.record.lost_answer(self.record.send(event))
                 rest = encode(*words_of(event)) + 20 * filler
             try:
