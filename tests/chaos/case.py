@@ -50,6 +50,7 @@ thread only, so a case makes no threads that do."""
 import contextlib
 import dataclasses
 import random
+import signal
 import time
 
 import psycopg2
@@ -325,6 +326,7 @@ class Run:
                         self.load.wait_each()
                     self.case.play(self)
                 with self.failing("heal"):
+                    self.start_dead()
                     self.heal()
         finally:
             self.watcher.ended.set()
@@ -342,6 +344,15 @@ class Run:
         except (Failed, OSError, redis_py.RedisError, psycopg2.Error) as error:
             self.fail(check, f"{type(error).__name__}: {error}")
             self.note(f"failed: {check}")
+
+    def start_dead(self):
+        """A case that broke off has left some, whose rows would be missing."""
+        for daemon in self.daemons:
+            if not daemon.running():
+                status = daemon.wait_exit()
+                if status not in (0, -signal.SIGKILL):
+                    self.fail("end", f"{daemon.dir.name}: {status}")
+                daemon.start(wait=None)
 
     def heal(self):
         """From the last repair on, unaided: every client is served again, and

@@ -59,15 +59,19 @@ class Points:
             if self.daemon.running():
                 self.daemon.kill9()
             self.die_at(self.run.random.choice(["committed", "write_sent"]))
-            left = self.batches()
+            left, log = self.batches(), len(self.daemon.log_text())
             self.daemon.start(fault, wait=None, env=env)
             self.run.until(lambda: not self.daemon.running()
                            or not left & self.batches(), "a takeover")
             with contextlib.suppress(Failed):
-                self.run.until(lambda: not self.daemon.running(),
-                               "it to end", 1)
+                self.run.until(lambda: self.is_ending(log), "it to end", 1)
                 return
         raise Failed(f"no batch of {TRIES} was taken over so")
+
+    def is_ending(self, log):
+        """How long a stop takes is not asked here."""
+        return not self.daemon.running() or \
+            "main: stopping" in self.daemon.log_text()[log:]
 
     def batches(self):
         with contextlib.closing(self.run.redis.client()) as keys:
