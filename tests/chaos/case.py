@@ -105,7 +105,7 @@ class Case:
     timeout: float = 30.0       # of a client: then the outcome is unknown
     late: bool = False          # what clients gave up may still reach a daemon
     answers: bool = False       # no backend is away: 0 and 1 are always right
-    errors: tuple = ()          # beginnings of replies that are right here
+    errors: tuple = checker.ERRORS      # replies that are right here begin so
     memory: bool = True         # and the daemons' memory comes back
 
 

@@ -146,7 +146,7 @@ class Crowd:
 
 
 @case("clients_vanish", "clients vanish in the middle of a request, by FIN and by"
-      " RST", daemons=2, daemon={"tcp": True})
+      " RST", daemons=2, daemon={"tcp": True}, answers=True)
 def clients_vanish(run):
     crowd = Crowd(run)
     for _ in range(run.rounds(60)):

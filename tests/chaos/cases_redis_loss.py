@@ -13,7 +13,7 @@ from shims import Power
 
 
 @case("redis_killed", "Redis crashes, for a short time and for a longer one;"
-      " AOF always", daemons=2)
+      " AOF always", daemons=2, answers=True)
 def redis_killed(run):
     for _ in range(run.rounds(6)):
         run.load.wait_acked(run.random.randint(1, 200))

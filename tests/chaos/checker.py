@@ -16,6 +16,7 @@ violation names its check:
     letters    dead letters that are not the poison's, or none for the poison
     left       something is dirty or in flight in Redis, or belief is not fact
     through    sync_state.synced_through did not move on
+    read       a read that does not show what was answered before it
     answer     an error reply that is none of ours; or, where a case says that
                none may be, a wrong 0 or 1"""
 import collections
@@ -27,6 +28,7 @@ from edges import (DIRTY_KEYS, EXACT_SQL, FOLLOW_EXACT_SQL, FOLLOWS, LIKES,
                    check_counts, check_hashes, check_lists, describe,
                    read_all)
 from harness import Failed
+from reads import judge_reads
 from record import ACKED, REFUSED
 
 # What an error reply to an event may begin with.
@@ -327,6 +329,8 @@ def judge_answers(verdict, record):
     """Each 0 and 1 against what the pair was, where that is known. (An older
     event that is sent again is answered by its time, not by its state.)"""
     for key, requests in record.requests.items():
+        if key[1][0] in record.poison:
+            continue
         states, newest = {0}, 0
         for request in requests:
             event = request.event
@@ -350,6 +354,7 @@ def judge(record, facts, through_before=None, errors=ERRORS):
     judge_letters(verdict, record, facts)
     judge_through(verdict, record, facts, through_before or {})
     judge_counts(verdict, facts)
+    judge_reads(verdict, record)
     if record.unattributed not in (None, facts.unattributed):
         verdict.add("doubled" if facts.unattributed > record.unattributed
                     else "lost", f"{facts.unattributed} likes without rows, "

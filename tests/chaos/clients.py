@@ -21,7 +21,8 @@ import redis as redis_py
 import bed  # noqa: F401
 from edges import LIKES
 from harness import Failed, wait_for
-from record import ACKED, PENDING, UNKNOWN
+from record import ACKED, PENDING, UNKNOWN, Request
+from reads import Question
 from wire import Wire, encode
 
 # Clean ones only, as by their TTL; but nothing goes so early by itself, and daemons
@@ -104,20 +105,24 @@ class Client(threading.Thread):
         waiting, data = [], b""
         for event in events:
             if event is None:
-                waiting.append(None)
-                data += encode(*self.read())
+                waiting.append(Question(self.read(), self.record))
+                data += encode(*waiting[-1].words)
                 continue
             request = self.record.send(event)
             self.last[event.kind, event.pair] = request
             waiting.append(request)
             data += encode(*words_of(event))
+        for question in waiting:
+            if isinstance(question, Question):
+                question.pipelined()
         try:
             wire.send(data)
             for request in waiting:
                 self.answered(request, wire.read())
         except OSError:
             for request in waiting:
-                if request and request.outcome == PENDING:
+                if isinstance(request, Request) and \
+                        request.outcome == PENDING:
                     self.record.lost_answer(request)
                     self.give_up(request.event)
             raise
@@ -125,9 +130,8 @@ class Client(threading.Thread):
     def answered(self, request, reply):
         if not reply.endswith(b"\r\n"):
             raise ConnectionError("closed")
-        if request is None:
-            if reply[:1] == b"-":
-                self.record.texts[reply[1:-2].decode()] += 1
+        if isinstance(request, Question):
+            request.answer(reply)
             return
         if reply[:1] not in b":-":
             raise Failed(f"not an answer to an event: {reply!r}")

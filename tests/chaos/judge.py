@@ -22,7 +22,7 @@ def judge(run, before):
     """`before`: what the daemons held, as `measure` has it."""
     facts = checker.read_facts(run.redis, run.pg, run.apps)
     verdict = checker.judge(run.record, facts, run.through,
-                            (*checker.ERRORS, *run.case.errors))
+                            run.case.errors)
     if run.case.answers:
         checker.judge_answers(verdict, run.record)
     run.result.violations += verdict.violations

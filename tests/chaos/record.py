@@ -53,6 +53,16 @@ class Request:
 
 
 @dataclasses.dataclass(frozen=True)
+class Read:
+    """What a client was told of a pair of its own."""
+
+    key: tuple              # kind, pair
+    value: int
+    before: int             # requests of the pair that were sent before
+    until: int              # and with those that its pipeline sent behind it
+
+
+@dataclasses.dataclass(frozen=True)
 class Window:
     """What was acked within it may be lost, and is counted apart; also what was
     sent within it, whose answer was still on its way at its end."""
@@ -71,6 +81,7 @@ class Record:
         self.times = itertools.count(FIRST_US)
         self.events = []
         self.requests = collections.defaultdict(list)   # by (kind, pair)
+        self.reads = []
         self.windows = []
         self.unattributed = 0       # added to counters without a row; None:
                                     # rows may have gone from under them

@@ -6,6 +6,7 @@ import pytest
 import bed  # noqa: F401
 import checker
 from checker import Change, Facts
+from reads import Question
 from record import Record
 
 TIMED = ("like", (1, 10))
@@ -205,6 +206,62 @@ def test_unattributed(story, there, check):
     story.record.unattributed = 10
     story.facts.unattributed = there
     assert story.checks() == {check}
+
+
+def read(story, key, value, behind=lambda: None):
+    """One of a pipeline, in which others come behind it."""
+    verb, bit = {"like": ("LIKED", value), "follow": ("RELATION", value + 2)}[key[0]]
+    question = Question((verb, *key[1]), story.record)
+    behind()
+    question.pipelined()
+    question.answer(b"*1\r\n:%d\r\n" % bit)
+
+
+@pytest.mark.parametrize("key", [TIMED, ORDERED, ("follow", (1, 10))])
+@pytest.mark.parametrize("value", [0, 1])
+def test_read(story, key, value):
+    story.write(story.ask(key, 1, 1))
+    read(story, key, value)
+    assert story.checks() == (set() if value else {"read"})
+
+
+@pytest.mark.parametrize("key", [TIMED, ORDERED])
+def test_read_of_what_is_not_known(story, key):
+    for value in (0, 1):
+        read(story, key, value, lambda: story.write(story.ask(key, 1, 1)))
+    story.write(story.ask(key, 0, None))
+    for value in (0, 1):
+        read(story, key, value)
+    assert story.checks() <= {"time"}       # two made it 1, in one row
+    story.write(story.ask(key, 0, 1))
+    read(story, key, 1)
+    assert "read" in story.checks()
+
+
+def test_read_behind_an_older_one(story):
+    """It changes nothing, though it comes later."""
+    old = story.record.event(0, *TIMED, 0, True)
+    story.write(story.ask(TIMED, 1, 1))
+    story.ask(TIMED, 0, 0, event=old)
+    read(story, TIMED, 0)
+    assert story.checks() == {"read"}
+
+
+def test_read_of_a_newer_unknown_one(story):
+    old, new = (story.record.event(0, *TIMED, want, True) for want in (1, 0))
+    story.ask(TIMED, 0, None, event=new)
+    story.write(story.ask(TIMED, 1, 1, event=old))
+    for value in (0, 1):
+        read(story, TIMED, value)
+    assert story.checks() == set()
+
+
+def test_read_of_what_may_be_lost(story):
+    event = story.ask(ORDERED, 1, 1)
+    story.write(event)
+    read(story, ORDERED, 0)
+    story.record.lossy(100, story.clock)
+    assert story.checks() == set()
 
 
 def test_through_stands_still(story):

@@ -72,6 +72,10 @@ VARIANTS = {
     "total_stands_still": Variant(
         "calm", ("left", "answers"), "daemon/lua/common.lua",
         "call('INCRBY', keys[i], moves[i])", ""),
+    "synced_state_read": Variant(
+        "calm", ("read",), "daemon/lua/state.lua",
+        "if is_known then\n    out[#out + 1] = h.st",
+        "if is_known then\n    out[#out + 1] = h.syn"),
     "clean_for_ever": Variant(
         "calm", ("left",), "daemon/lua/ack.lua",
         "  call('EXPIRE', key, ttl)\n", ""),
