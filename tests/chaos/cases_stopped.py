@@ -34,6 +34,14 @@ class Backend:
         self.signal(signal.SIGCONT)
 
 
+def backends_of(run):
+    """Two at least; the daemons may be on their way back to them."""
+    def connected():
+        pids = run.pg.backends()
+        return pids if len(pids) > 1 else None
+    return [Backend(pid) for pid in run.until(connected, "two connections")]
+
+
 def stop(run, what, process):
     """Stops it for as long as run.mend() is not called."""
     run.fault(f"SIGSTOP of {what}", repair=process.resume)
@@ -88,7 +96,7 @@ def stopped_redis(run):
       " of some connections: no new one can be made", daemons=2)
 def stopped_postmaster(run):
     for _ in range(run.rounds(4)):
-        backends = [Backend(pid) for pid in run.pg.backends()]
+        backends = backends_of(run)
         stop(run, "the postmaster", run.cluster)
         ended = run.random.sample(
             backends, run.random.randint(1, len(backends)))
@@ -106,7 +114,7 @@ def stopped_postmaster(run):
       " several, in the middle of their transactions", daemons=2)
 def stopped_backends(run):
     for _ in range(run.rounds(6)):
-        backends = [Backend(pid) for pid in run.pg.backends()]
+        backends = backends_of(run)
         stopped = run.random.sample(
             backends, run.random.choice([1, 2, len(backends)]))
         for backend in stopped:
