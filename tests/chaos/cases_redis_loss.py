@@ -8,8 +8,12 @@ from case import case
 from harness import Failed
 from load import copy_data, put_back
 from proxy import Link
+from record import ACKED
 from redis_run import ask, lives, pause_flushers, wait_raised
 from shims import Power
+
+STATED_S = 2.0          # of everysec, in the README
+SLOW_SYNC_S = 1.5
 
 
 @case("redis_killed", "Redis crashes, for a short time and for a longer one;"
@@ -38,6 +42,14 @@ def aof(redis):
     return path
 
 
+def wait_synced(run):
+    """Until a sync that begins from now on has ended: all that was acked before
+    now is on the disk."""
+    now = time.monotonic()
+    run.until(lambda: (run.power.synced(aof(run.redis))[1] or 0) > now,
+              "a sync to begin and to end")
+
+
 def cut_power(run):
     """SIGKILL, and what was not brought to the disk is gone: how many bytes; the
     beginning of the last sync, up to which all is there; and when it died."""
@@ -45,10 +57,30 @@ def cut_power(run):
     killed = time.monotonic()
     run.power.slow(0)
     lost, since = run.power.cut(aof(run.redis))
-    since = since or run.begun
     run.note(f"{lost} bytes are gone; the last sync began "
              f"{killed - since:.2f} s before")
     return lost, since, killed
+
+
+def longest_silence(run, since, until):
+    """The longest time in which nothing was acked: Redis, or all, stood still."""
+    times = sorted(r.answered for requests in list(run.record.requests.values())
+                   for r in list(requests)
+                   if r.outcome == ACKED and since < r.answered < until)
+    return max(b - a for a, b in zip([since, *times], [*times, until]))
+
+
+def stated(run, since, killed):
+    """What has come since `since` is missing; of that the README allows the last
+    2 seconds, and as long as the syncs took: since when that is."""
+    _, _, took = run.power.synced(aof(run.redis))
+    if run.power.under_way():
+        took += killed - run.power.under_way()
+    still = longest_silence(run, since, killed)
+    window = STATED_S + took + still
+    run.note(f"{killed - since:.2f} s are missing of {window:.2f} s that may: "
+             f"syncs took {took:.2f} s, and {still:.2f} s nothing was acked")
+    return max(since, killed - window)
 
 
 @case("redis_power_always", "the power of Redis fails; AOF always", daemons=2,
@@ -73,17 +105,79 @@ def redis_power_everysec(run):
     for _ in range(run.rounds(4)):
         run.power.slow(run.random.choice([0, 0.5]))
         pause_flushers(run, run.random.random() < 0.5)
+        wait_synced(run)
         run.load.wait_acked(run.random.randint(50, 300))
         before = lives(run)
         run.fault("the power of Redis fails", repair=run.redis.start)
         lost, since, killed = cut_power(run)
+        run.lossy(stated(run, since, killed), killed)
         run.mend()
-        run.lossy(since, killed)
         wait_raised(run, before)
         pause_flushers(run, False)
         gone += lost
     if not gone:
         raise Failed("all was on the disk, each time")
+
+
+# ---- a crash without a power cut: what was written stays ----
+
+def is_written(run):
+    """All that was acked before this was asked is in the file."""
+    return ask(run, "INFO", "persistence")["aof_buffer_length"] == 0
+
+
+def until_written(run):
+    """Until all is in the file, and nobody asks for more: since when."""
+    run.load.held.set()
+    since = time.monotonic()
+
+    def done():
+        nonlocal since
+        since = time.monotonic()
+        return is_written(run)
+    run.until(done, "all to be written")
+    return since
+
+
+def until_postponed(run):
+    """Until a sync is slow and some of what was acked meanwhile is not written:
+    since when, at the earliest."""
+    since, acked = until_written(run), run.load.acked()
+    run.load.held.clear()
+    run.power.slow(SLOW_SYNC_S)
+    more = run.random.randint(10, 100)
+
+    def done():
+        nonlocal since, acked
+        now, acked_now = time.monotonic(), run.load.acked()
+        if is_written(run):
+            since, acked = now, acked_now
+            return False
+        return run.power.under_way() and acked_now >= acked + more
+    run.until(done, "writes to be postponed")
+    return since
+
+
+@case("redis_killed_everysec", "Redis crashes; AOF everysec: nothing is lost"
+      " unless a sync is slow, for which writes wait", daemons=2,
+      redis={"appendfsync": "everysec"}, redis_by=start_with_power)
+def redis_killed_everysec(run):
+    for is_slow in [False, True] * run.rounds(2):
+        pause_flushers(run, True)
+        run.load.wait_acked(run.random.randint(50, 300))
+        before = lives(run)
+        since = until_postponed(run) if is_slow else until_written(run)
+        run.fault("SIGKILL of Redis" + ", and a sync is slow" * is_slow,
+                  repair=run.redis.start)
+        run.redis.kill9()
+        killed = time.monotonic()
+        run.power.slow(0)
+        # What was still under way when the load was held may come later.
+        run.lossy(stated(run, since, killed) if is_slow else since, killed)
+        run.load.held.clear()
+        run.mend()
+        wait_raised(run, before)
+        pause_flushers(run, False)
 
 
 # ---- an older copy ----

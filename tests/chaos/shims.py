@@ -157,25 +157,33 @@ class Power(Shim):
     """A power cut: of a file only that is left which was brought to the disk."""
 
     name = "power"
-    FILES, WORDS = 64, 3
+    FILES, WORDS = 64, 4
+    UNDER_WAY, LIST = 2, 3      # words
 
     def slow(self, seconds):
         """Each sync takes so much longer."""
         self.put(1, int(seconds * 1_000_000))
 
     def synced(self, path):
-        """How long the file was at its last sync that ended well, and when
-        that began (time.monotonic); (0, None) without one."""
-        inode = path.stat().st_ino
-        for slot in range(2, 2 + self.FILES * self.WORDS, self.WORDS):
+        """How long the file was at its last sync that ended well, when that
+        began (time.monotonic) and how long it took; (0, None, 0) without
+        one."""
+        inode, size = path.stat().st_ino, self.FILES * self.WORDS
+        for slot in range(self.LIST, self.LIST + size, self.WORDS):
             if self.get(slot) == inode:
-                return self.get(slot + 1), self.get(slot + 2) / 1e6
-        return 0, None
+                return self.get(slot + 1), self.get(slot + 2) / 1e6, \
+                    self.get(slot + 3) / 1e6
+        return 0, None, 0
+
+    def under_way(self):
+        """When the sync began that is under way, or was when its process was
+        killed; None without one."""
+        return self.get(self.UNDER_WAY) / 1e6 or None
 
     def cut(self, path):
         """To a file that nobody has open: (bytes that are gone, since when they
         are)."""
-        size, began = self.synced(path)
+        size, began, _ = self.synced(path)
         lost = path.stat().st_size - size
         if lost > 0:
             os.truncate(path, size)

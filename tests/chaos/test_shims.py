@@ -10,6 +10,7 @@ import redis as redis_py
 import harness
 from servers import wait_for
 from shims import Clock, Disk, Nth, Power
+from wire import Wire, encode
 
 HOUR = 3600
 
@@ -181,6 +182,24 @@ def test_power_cut(bed, fsync):
         assert lost > 0 and aof.stat().st_size == 0
     redis.start()
     assert redis.ask("GET", "a") == ("1" if fsync == "always" else None)
+
+
+def test_how_long_syncs_take(bed):
+    """Of the last one that ended, and of one that is under way."""
+    power = Power(bed)
+    redis = bed.redis(preload=[power], appendfsync="always")
+    [aof] = redis.dir.glob("appendonlydir/*.incr.aof")
+    power.slow(0.05)
+    redis.ask("SET", "a", 1)
+    _, began, took = power.synced(aof)
+    assert took >= 0.05 and power.under_way() is None
+    power.slow(60)
+    with Wire(redis.socket) as wire:
+        wire.send(encode("SET", "b", 1))
+        wait_for(power.under_way, 30, "a sync to begin")
+        redis.kill9()
+    assert began + took <= power.under_way() <= time.monotonic()
+    assert power.synced(aof)[1] == began
 
 
 def test_a_shim_that_is_not_there(bed):

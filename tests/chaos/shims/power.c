@@ -14,12 +14,14 @@
 struct power_file {
     shim_word inode; /* 0: the end of the list */
     shim_word size;
-    shim_word began_us; /* monotonic */
+    shim_word began_us; /* monotonic, as all times here */
+    shim_word took_us;
 };
 
 struct power_page {
     shim_word loaded;
-    shim_word slow_us; /* so long each sync takes besides */
+    shim_word slow_us;      /* so long each sync takes besides */
+    shim_word under_way_us; /* when the sync began that is under way; or 0 */
     struct power_file files[FILES];
 };
 
@@ -49,6 +51,7 @@ static void remember(const struct stat *st, int64_t began_us)
             none == (int64_t)st->st_ino) {
             atomic_store(&f->size, st->st_size);
             atomic_store(&f->began_us, began_us);
+            atomic_store(&f->took_us, now_us() - began_us);
             return;
         }
     }
@@ -65,14 +68,17 @@ static int sync_by(long number, int fd)
     if (is_file) {
         int64_t us = atomic_load(&page->slow_us);
 
+        atomic_store(&page->under_way_us, began_us);
         slow.tv_sec = us / 1000000;
         slow.tv_nsec = us % 1000000 * 1000;
         nanosleep(&slow, NULL);
     }
     if (syscall(number, fd) != 0)
         return -1;
-    if (is_file)
+    if (is_file) {
         remember(&st, began_us);
+        atomic_store(&page->under_way_us, 0);
+    }
     return 0;
 }
 
