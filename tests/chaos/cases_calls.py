@@ -5,8 +5,13 @@ up to what a whole round takes: events, their flush, their ack.
 
 What the daemon cannot allocate ends it, which it says (base/mem.h); what a library
 cannot is handled, or ends it likewise. It must never crash or hang, and what it
-answered is kept. A short run takes the first N and a sample of the others; one of
-a larger scale takes more, up to all."""
+answered is kept.
+
+A run takes the first N and every stride-th of the others, from the seed on. The
+stride is a power of two, so that it is the same in each run: with --minutes, whose
+seeds count up, the rounds come by all N. --scale divides it: with --scale 512 it is
+1 and one run takes every N, about an hour for calls_alloc and some minutes for the
+others. A note says how many of how many were tried."""
 import contextlib
 import re
 import signal
@@ -19,7 +24,7 @@ from checker import dirty_keys
 from shims import Nth
 
 FIRST = 4               # the N that are always taken
-SAMPLE = 7              # of the others
+SAMPLE = 7              # of the others, at least
 OPTIONS = {"daemons": 1, "clients": 2, "pipeline": 4, "start": "held",
            "shims": {"daemons": Nth}}
 
@@ -35,38 +40,45 @@ class Calls:
     def each(self, stir, from_start=False):
         """All N that are to be taken; `stir` makes the calls come."""
         last = self.count(stir, from_start)
-        others = range(FIRST + 1, last + 1)
-        sample = self.run.random.sample(
-            others, min(len(others), self.run.rounds(SAMPLE)))
-        numbers = [*range(1, FIRST + 1), *sorted(sample)]
+        numbers = self.numbers(last)
         before = self.done
         for n in numbers:
             self.fail_at(n, stir, from_start)
-        if self.done - before < len(numbers) / 2:
-            self.run.fail("case", f"{self.done - before} of {len(numbers)} calls"
-                          f" failed of {last} ({self.family})")
+        failed = self.done - before
+        told = f"{self.family}: tried {len(numbers)} of {last}, {failed} failed"
+        self.run.note(told)
+        # How many there are depends on time, too: the last need not come again.
+        if failed < len(numbers) / 2:
+            self.run.fail("case", told)
+
+    def numbers(self, last):
+        stride, most = 1, self.run.rounds(SAMPLE)
+        while last // (2 * stride) >= most:
+            stride *= 2
+        return sorted({*range(1, min(FIRST, last) + 1),
+                       *range(self.run.seed % stride or stride, last + 1,
+                              stride)})
 
     def count(self, stir, from_start):
         """How many calls there are, when none fails."""
-        self.begin(0, None, from_start)
+        self.begin(0, from_start)
         self.round(stir)
-        seen, _ = self.nth.disarm()
-        self.run.note(f"{self.family}: {seen} calls")
-        return seen
+        return self.nth.disarm()[0]
 
-    def begin(self, n, error, from_start):
+    def begin(self, n, from_start, error=None, times=1):
         if from_start and self.daemon.running():
             self.daemon.term()
-        self.nth.arm(self.family, n, error)
+        self.nth.arm(self.family, n, error, times)
         if not self.daemon.running():
             self.daemon.start(wait=None)
 
     def fail_at(self, n, stir, from_start):
         error = self.run.random.choice(self.errors)
+        times = self.run.random.choice([1, 1, 3])
         when = "from its start" if from_start else "from when it was ready"
-        what = f"{self.family} {n} {when}: {error}"
+        what = f"{self.family} {n} {when}: {error}, {times} in a row"
         log = len(self.daemon.log_text())
-        self.begin(n, error, from_start)
+        self.begin(n, from_start, error, times)
         self.round(stir)
         if self.nth.disarm()[1]:
             self.run.fault(what)
