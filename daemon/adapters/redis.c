@@ -11,10 +11,15 @@
  *                                     └─ all answered → UP
  *
  * Calls under way are a list, oldest first; replies come in its order. Two
- * timers: `retry` ends the backoff; `deadline` guards the way up as a whole, and
- * from then on the oldest call. It is armed by the first call and looks again
- * when it fires, so new commands never push it back. `retry` also spaces loads
- * of scripts that somebody flushes all the time.
+ * timers: `retry` ends the backoff; `deadline` guards the way up to the first
+ * answer and to each one after it, and from then on the oldest call. It is armed
+ * by the first call and looks again when it fires, so new commands never push it
+ * back. `retry` also spaces loads of scripts that somebody flushes all the time.
+ *
+ * The scripts are a megabyte, which a Redis that syncs its file between reads
+ * takes in slowly. Had all of them one deadline, every attempt might fail at the
+ * same place, for ever; so each has its own, which begins with the answer to the
+ * one before.
  *
  * Any callback to the owner may free the connection: each event from the loop
  * holds a reference until it returns, and `state` says FREED afterwards. */
@@ -80,6 +85,7 @@ struct redis {
     char leave_why[200];
     uint64_t up_ms; /* when it came up last; 0 never */
     uint64_t reloaded_ms;
+    uint64_t greeted_ms; /* last answer of a greeting or a load of scripts */
     uint64_t reconnects;
     bool announced; /* on_up was called, on_down not yet */
     struct log_limit log_limit;
@@ -279,9 +285,12 @@ static void on_own_reply(struct redis *r, const struct redis_value *v)
 
     if (r->state == LEAVING)
         return;
+    r->greeted_ms = now_ms(r);
     result = redis_greeting_take(&r->greeting, v, why, sizeof(why));
     switch (result) {
     case REDIS_GREETING_GOES_ON:
+        if (r->state == GREETING)
+            timer_start(r->deadline, r->config.connect_timeout_ms, 0);
         break;
     case REDIS_GREETING_DONE:
         on_ready(r);
@@ -480,6 +489,15 @@ static const char *doing(const struct redis *r)
     return redis_link_in_handshake(r->link) ? "the TLS handshake" : "greeting";
 }
 
+/* Since when the next answer is awaited: scripts are all sent at once, and no
+ * call of the owner is older than an answer to these. */
+static uint64_t waiting_since_ms(const struct redis *r)
+{
+    uint64_t oldest_ms = redis_calls_oldest_ms(&r->calls);
+
+    return oldest_ms > r->greeted_ms ? oldest_ms : r->greeted_ms;
+}
+
 static void on_deadline(void *arg)
 {
     struct redis *r = arg;
@@ -494,7 +512,7 @@ static void on_deadline(void *arg)
     }
     if (r->calls.n == 0)
         return;
-    age = now_ms(r) - redis_calls_oldest_ms(&r->calls);
+    age = now_ms(r) - waiting_since_ms(r);
     if (age < r->config.timeout_ms) {
         timer_start(r->deadline, r->config.timeout_ms - age, 0);
     } else if (!r->overdue) {

@@ -54,8 +54,12 @@ struct redis_config {
     const char *username;        /* ref; "" none */
     const char *password;        /* ref; "" none */
     int db;
-    unsigned connect_timeout_ms;  /* resolve, connect and greeting together */
-    unsigned timeout_ms;          /* oldest unanswered command → reconnect */
+    /* Resolve, connect and the first answer to the greeting together; then for
+     * each further one. */
+    unsigned connect_timeout_ms;
+    /* Oldest unanswered command → reconnect. Of scripts that are loaded again:
+     * for each. */
+    unsigned timeout_ms;
     struct redis_script *scripts; /* ref: array that outlives the connection */
     size_t n_scripts;
     /* Connected and greeted. Return NULL to go on, or a static text that says

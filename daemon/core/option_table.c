@@ -181,7 +181,7 @@ const struct option OPTION_TABLE[] = {
              "empty is the host of the address"},
     {FIELD("redis", "connect_timeout_ms", redis_connect_timeout_ms),
      INT("5000", 100, 60000), .unit = "ms",
-     .help = "time to connect and log in"},
+     .help = "time to connect and log in, then for each script loaded"},
     {FIELD("redis", "timeout_ms", redis_timeout_ms),
      INT("2000", 100, 60000), .unit = "ms",
      .help = "time for the answer to a command"},

@@ -51,6 +51,9 @@ struct fake {
     int connections; /* so far */
     const struct fake_rule *rules;
     size_t n_rules;
+    bool slow; /* answers only as many commands as it may */
+    int may;
+    struct fake_conn *last;    /* ref; NULL: it is deaf */
     struct fake_name names[8]; /* how often each command came */
     struct buf log;            /* the commands, `NAME arg arg;` */
 };
@@ -72,9 +75,16 @@ static void fake_on_closed(uv_handle_t *h)
     free(c);
 }
 
-static void fake_close(struct fake_conn *c)
+static void fake_deafen(struct fake_conn *c)
 {
     c->deaf = true;
+    if (c->fake->last == c)
+        c->fake->last = NULL;
+}
+
+static void fake_close(struct fake_conn *c)
+{
+    fake_deafen(c);
     if (!uv_is_closing((uv_handle_t *)&c->tcp))
         uv_close((uv_handle_t *)&c->tcp, fake_on_closed);
 }
@@ -131,7 +141,7 @@ static const struct fake_rule *fake_find(struct fake *k,
 
 static void fake_vanish(struct fake_conn *c, enum fake_action action)
 {
-    c->deaf = true;
+    fake_deafen(c);
     if (action == FAKE_RESET)
         uv_tcp_close_reset(&c->tcp, fake_on_closed);
     else if (action != FAKE_HANG)
@@ -162,13 +172,19 @@ static void fake_on_command(struct fake_conn *c)
         fake_vanish(c, action);
 }
 
+static bool fake_may(struct fake *k)
+{
+    return !k->slow || k->may-- > 0;
+}
+
 static void fake_on_data(struct fake_conn *c)
 {
     const struct resp_limits limits = {100000, 16u << 20, 65536, 64u << 20,
                                        false};
 
-    while (!c->deaf && resp_parse(&c->parser, &limits, c->in.data, c->in.len) ==
-                           RESP_REQUEST) {
+    while (!c->deaf && fake_may(c->fake) &&
+           resp_parse(&c->parser, &limits, c->in.data, c->in.len) ==
+               RESP_REQUEST) {
         size_t used = c->parser.used;
 
         fake_on_command(c);
@@ -204,6 +220,7 @@ static void fake_on_connection(uv_stream_t *s, int status)
 
     assert_int_equal(status, 0);
     k->connections++;
+    k->last = c;
     c->fake = k;
     resp_parser_init(&c->parser);
     uv_tcp_init(&k->f->loop, &c->tcp);
@@ -245,6 +262,14 @@ static inline void fake_stop(struct fake *k)
 {
     uv_close((uv_handle_t *)&k->listener, NULL);
     buf_free(&k->log);
+}
+
+/* A slow one answers one command more. */
+static inline void fake_go_on(struct fake *k)
+{
+    k->may = 1;
+    if (k->last)
+        fake_on_data(k->last);
 }
 
 /* The commands so far. */
