@@ -239,20 +239,89 @@ def run_all(target, n):
         raise failures[0]
 
 
+def pipeline(command, users):
+    """Of one post, with a count behind it."""
+    return b"".join(encode(command, user, 42, "WITHCOUNT")
+                    for user in users) + encode("LIKECOUNT", 42)
+
+
+def read_totals(wire, n):
+    """Of n events, all of which change something; and what is counted behind
+    them."""
+    replies = [wire.read().split(b"\r\n") for _ in range(n)]
+    assert all(reply[:2] == [b"*2", b":1"] for reply in replies), replies
+    count = wire.read().split(b"\r\n")
+    assert count[0] == b"*1"
+    return [int(reply[2][1:]) for reply in replies], int(count[1][1:])
+
+
 def test_a_pipeline_of_one_post(bed, redis, pg):
-    """Of one connection alone: between its own place and the end of the
-    pipeline, and a count behind all of it has all of it."""
+    """Of one connection alone, and of pairs that Redis knows: between its own
+    place and the end of the pipeline, and a count behind all of it has all of
+    it."""
+    daemon = bed.daemon(redis, pg, **SMALL)
+    users = range(30)
+    with Wire(daemon.socket) as wire:
+        wire.send(pipeline("LIKE", users))      # looked up
+        assert read_totals(wire, 30)[1] == 30
+        for turn in range(40):
+            forget(redis)
+            like = turn % 2
+            wire.send(pipeline(("UNLIKE", "LIKE")[like], users))
+            totals, count = read_totals(wire, 30)
+            for place, total in enumerate(totals, 1):
+                assert place <= (total if like else 30 - total) <= 30, totals
+            assert count == 30 * like
+
+
+def test_a_pipeline_of_new_likes(bed, redis, pg):
+    """Some are looked up before Redis is asked, some after, so that any may
+    come behind the others: each has itself and what was answered before."""
     daemon = bed.daemon(redis, pg, **SMALL)
     with Wire(daemon.socket) as wire:
         for turn in range(20):
             forget(redis)
-            users = range(turn * 30, turn * 30 + 30)
-            wire.send(b"".join(encode("LIKE", user, 42, "WITHCOUNT")
-                               for user in users) + encode("LIKECOUNT", 42))
-            for user in users:
-                total = int(wire.read().split(b":")[2])
-                assert user < total <= users[-1] + 1
-            assert wire.read() == b"*1\r\n:%d\r\n" % (users[-1] + 1)
+            before = 30 * turn
+            wire.send(pipeline("LIKE", range(before, before + 30)))
+            totals, count = read_totals(wire, 30)
+            assert before < min(totals) <= max(totals) <= before + 30, totals
+            # The last of them to take effect has them all.
+            assert count == max(totals) == before + 30
+
+
+@contextlib.contextmanager
+def rows_held_up(pg):
+    """Nobody can look one up meanwhile."""
+    with contextlib.closing(pg.connect()) as connection:
+        connection.autocommit = False
+        connection.cursor().execute(
+            "LOCK TABLE user_like_post IN ACCESS EXCLUSIVE MODE")
+        yield
+        connection.rollback()
+
+
+def test_a_like_that_is_looked_up_comes_behind(bed, redis, pg):
+    """Later ones of the same pipeline do not wait for it, nor count it."""
+    daemon = bed.daemon(redis, pg, postgres_lookup_timeout_ms=30000)
+    known = range(1, 6)
+    with Wire(daemon.socket) as wire, \
+            contextlib.closing(redis.client()) as keys:
+        wire.send(pipeline("LIKE", known))
+        assert read_totals(wire, 5)[1] == 5
+        wire.send(pipeline("UNLIKE", known))
+        assert read_totals(wire, 5)[1] == 0
+        daemon.drain()
+        flusher(daemon, "PAUSE")
+        with rows_held_up(pg):
+            wire.send(pipeline("LIKE", [0, *known]))
+            wait_for(lambda: keys.get("post_42_counter") == "5", 30,
+                     "the known ones to be recorded")
+        totals, count = read_totals(wire, 6)
+    assert totals == [6, 5, 5, 5, 5, 5]
+    assert count == 6
+    flusher(daemon, "RESUME")
+    daemon.drain()
+    check_clean(redis, pg)
 
 
 # ---- what it costs ----
