@@ -27,8 +27,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <hiredis/async.h>
+#if HIREDIS_MAJOR < 1
+#include <hiredis/sds.h>
+#endif
 #include <uv.h>
 
 #include "base/log.h"
@@ -146,6 +150,43 @@ static void out_of_memory(const char *what)
     abort();
 }
 
+#if HIREDIS_MAJOR < 1
+#define KEPT_BYTES 65536 /* of an empty buffer */
+
+/* What waits in the buffer is written, as hiredis would. But 0.14 allocates a new
+ * one then, and looks into it whether or not it is there; this keeps the old one.
+ * False: hiredis has to find out what is wrong. */
+static bool write_buffer(struct redis_link *l)
+{
+    redisContext *c = &l->ac->c;
+    ssize_t n;
+
+    if (l->state != LINK_OPEN || c->err || sdslen(c->obuf) == 0)
+        return false;
+    n = write(c->fd, c->obuf, sdslen(c->obuf));
+    if (n < 0)
+        return errno == EAGAIN || errno == EINTR;
+    if ((size_t)n < sdslen(c->obuf)) {
+        sdsrange(c->obuf, (int)n, -1);
+        return true;
+    }
+    sdsclear(c->obuf);
+    if (sdsalloc(c->obuf) > KEPT_BYTES) {
+        sds less = sdsRemoveFreeSpace(c->obuf);
+
+        c->obuf = less ? less : c->obuf;
+    }
+    del_write(l);
+    return true;
+}
+#else
+static bool write_buffer(struct redis_link *l)
+{
+    (void)l;
+    return false;
+}
+#endif
+
 /* Each step may end with the context gone. */
 static void let_hiredis_work(struct redis_link *l, int events)
 {
@@ -155,7 +196,8 @@ static void let_hiredis_work(struct redis_link *l, int events)
     errno = 0;
     if (events & UV_READABLE)
         redisAsyncHandleRead(l->ac);
-    if ((events & UV_WRITABLE) && l->ac && l->state != LINK_CLOSED)
+    if ((events & UV_WRITABLE) && l->ac && l->state != LINK_CLOSED &&
+        !write_buffer(l))
         redisAsyncHandleWrite(l->ac);
     if (l->ac && !l->ac->c.obuf)
         out_of_memory("buffer");
