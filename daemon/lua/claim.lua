@@ -5,7 +5,7 @@
 -- up, so that the watermark advances under constant load.
 --   ARGV: batch, orphan batch ("" when the batch goes on: no second looks; the
 --     ledger adds a delta once per orphan batch and owner), lease_ms, max, 1 when
---     a pass may be started
+--     a pass may be started, ttl, ttl of lists
 -- Reply: now, floor for the ledger, owners left in this pass without those on hold,
 -- number of rows, the batch's taker, rows of 6 (rows.lua, row_put), number of orphans, pairs of owner
 -- and delta, owners that are no ids, or whose keys hold something else: they leave
@@ -78,7 +78,6 @@ if is_first then
                              format('%.0f', now - GRACE), 'LIMIT', 0, 100)) do
     look_again(item)
   end
-  call_sets('SREM', gone)
 end
 
 if ARGV[5] == '1' and call('EXISTS', PASS, PARTS) == 0 then
@@ -95,6 +94,19 @@ if ARGV[5] == '1' and call('EXISTS', PASS, PARTS) == 0 then
 end
 local high = math.max(now, least_us(state[2], state[3]))
 local most_high = high + AT_AHEAD
+
+-- The hash of its event was lost, or its row went to the dead letters, and PostgreSQL
+-- has nothing: there is no row to write, but what a counter has of it.
+local function pass_over(key, owner, member)
+  call('EXPIRE', key, ARGV[6])
+  if LISTS then
+    lists_set(owner, member, 0)
+    lists_synced(owner, member, ARGV[7])
+  elseif keeps_sets then
+    gather_pair(gone, owner, member)
+  end
+  call('ZADD', AGAIN, 'NX', now, owner)
+end
 
 -- The row of a pair: as row_put, the usual one without a table in between.
 local function take_pair(owner, member)
@@ -115,9 +127,7 @@ local function take_pair(owner, member)
       call('ZADD', AGAIN, 'NX', now, owner .. ' ' .. member)
       return
     elseif h and h.m == 0 and not h.others then
-      -- The hash of its event was lost, and PostgreSQL has nothing, as was looked
-      -- up since: there is no row to write, but what a counter has of it.
-      call('ZADD', AGAIN, 'NX', now, owner)
+      pass_over(key, owner, member)
       return
     end
     m = row_put(out, owner, member, h, v[4], v[5], gen)
@@ -223,6 +233,7 @@ if goes_on() then
   end
 end
 
+call_sets('SREM', gone)
 for i = 1, #held, 2 do
   call('SADD', held[i], held[i + 1])
 end

@@ -270,6 +270,8 @@ void flight_claim(struct flight *fl, bool may_start_pass)
     args_put_i64(&fl->args,
                  room < o->flush_claim_rows ? room : o->flush_claim_rows);
     args_put_i64(&fl->args, may_start_pass);
+    args_put_i64(&fl->args, o->cache_ttl_s);
+    args_put_i64(&fl->args, o->follow_idle_ttl_s);
     clock_start(fl);
     if (args_send(&fl->args, fl->engine, SCRIPT_CLAIM, on_claim, fl) != 0)
         claim_end(fl, -1);

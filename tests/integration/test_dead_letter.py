@@ -8,12 +8,17 @@ import pytest
 import redis as redis_py
 
 import harness
-from edges import check_counts, staying
+from edges import FOLLOWS, LIKES, check_clean, check_counts, staying
 from servers import ROOT, wait_for
 from wire import Wire, encode
 
 ROWS = 1200          # in one batch, several claims
 CHECK = "test_refuses"
+
+
+def flusher(daemon, word):
+    with contextlib.closing(daemon.admin()) as admin:
+        admin.execute_command("FLUSHER", word)
 
 
 class Case:
@@ -28,8 +33,7 @@ class Case:
         self.flusher("PAUSE")
 
     def flusher(self, word):
-        with contextlib.closing(self.daemon.admin()) as admin:
-            admin.execute_command("FLUSHER", word)
+        flusher(self.daemon, word)
 
     def flush(self):
         self.flusher("RESUME")
@@ -525,3 +529,22 @@ def test_wrong_requests(case, words, why):
 def test_clients_may_not(case):
     with pytest.raises(redis_py.exceptions.NoPermissionError):
         case.client.execute_command("DEADLETTER", "LIST")
+
+
+@pytest.mark.parametrize("edges", [LIKES, FOLLOWS], ids=lambda edges: edges.name)
+@pytest.mark.parametrize("lists", ["no", "yes"])
+def test_a_dirty_pair_without_a_row(bed, redis, pg, edges, lists):
+    """As an ack leaves it that finds its row among the dead letters, and the pair
+    marked again: nothing is written, and no mark of it stays for ever."""
+    daemon = bed.daemon(redis, pg, like_lists=lists)
+    flusher(daemon, "PAUSE")
+    with contextlib.closing(daemon.client()) as client:
+        for verb in reversed(edges.verbs):
+            assert client.execute_command(verb, 7, 8) == 1
+    with contextlib.closing(redis.client()) as keys:
+        keys.hset(edges.hash_of((7, 8)), mapping={
+            "status": 0, "mtime": "0.000000", "synced": "0 0"})
+    flusher(daemon, "RESUME")
+    daemon.drain()
+    check_clean(redis, pg)
+    assert edges.rows(pg) == {}
