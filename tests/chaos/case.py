@@ -156,7 +156,7 @@ class Run:
         self.patience = patience
         self.env, self.show = env or {}, show
         self.random = random.Random(f"{case.name}/{seed}")
-        self.record = Record()
+        self.record = Record(late=case.late)
         self.result = Result(case.name, seed, plain)
         self.begun = time.monotonic()
         self.bed = harness.Bed(template=template)

@@ -183,31 +183,7 @@ class Pair:
     def may_be(self, lossy):
         """The states that it may have; `lossy`: what was acked in a window
         need not have stayed."""
-        return self.may_be_timed(lossy) if self.timed \
-            else self.may_be_ordered(lossy)
-
-    def is_sure(self, request, lossy):
-        return request.outcome == ACKED and not (
-            lossy and self.record.may_be_lost(request))
-
-    def may_be_ordered(self, lossy):
-        states = {0}
-        for request in self.requests:
-            if self.is_sure(request, lossy):
-                states = {request.event.want}
-            elif request.outcome != REFUSED:
-                states.add(request.event.want)
-        return states
-
-    def may_be_timed(self, lossy):
-        """The newest one that is sure, and whatever is newer."""
-        states = {0}
-        for event in sorted(self.events, key=lambda e: e.t):
-            if any(self.is_sure(r, lossy) for r in event.requests):
-                states = {event.want}
-            elif event.outcome() != REFUSED:
-                states.add(event.want)
-        return states
+        return self.record.states(self.requests, lossy)
 
     def missing(self, status, us):
         """Acked events that the row is older than, or contradicts."""

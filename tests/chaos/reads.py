@@ -3,7 +3,7 @@
 before it. Judged when all is over, since only then windows of loss are known."""
 import re
 
-from record import ACKED, REFUSED, Read
+from record import REFUSED, Read
 
 KINDS = {"LIKED": "like", "RELATION": "follow"}     # of those that are judged
 SHOWN = 4
@@ -44,25 +44,13 @@ class Question:
             in zip(self.keys, values, self.before, self.until)]
 
 
-def states(record, requests):
-    """Those that a pair may have after these requests; its times order them, where
-    it has times."""
-    found = {0}
-    for request in sorted(requests, key=lambda r: r.event.t or 0):
-        if request.outcome == ACKED and not record.may_be_lost(request):
-            found = {request.event.want}
-        elif request.outcome != REFUSED:
-            found.add(request.event.want)
-    return found
-
-
 def judge_reads(verdict, record):
     wrong = []
     for read in record.reads:
         if read.key[1][0] in record.poison:
             continue                    # it is there until PostgreSQL refuses it
         requests = record.requests.get(read.key, [])
-        may = states(record, requests[:read.before])
+        may = record.states(requests[:read.before])
         may |= {r.event.want for r in requests[read.before:read.until]
                 if r.outcome != REFUSED}
         if read.value not in may:

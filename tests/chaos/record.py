@@ -77,10 +77,11 @@ class Window:
 class Record:
     """Clients write to it from their threads; each pair from one only."""
 
-    def __init__(self):
+    def __init__(self, late=False):
         self.times = itertools.count(FIRST_US)
         self.events = []
         self.requests = collections.defaultdict(list)   # by (kind, pair)
+        self.late = late            # what clients gave up may still arrive
         self.reads = []
         self.windows = []
         self.unattributed = 0       # added to counters without a row; None:
@@ -118,6 +119,25 @@ class Record:
 
     def may_be_lost(self, request):
         return any(window.has(request) for window in self.windows)
+
+    def states(self, requests, lossy=True):
+        """Those that their pair may have behind them; its times order them, where
+        it has times. `lossy`: what was acked in a window need not have stayed."""
+        found, is_open = {0}, False
+        for request in sorted(requests, key=lambda r: r.event.t or 0):
+            want = request.event.want
+            if request.outcome == ACKED and not (
+                    lossy and self.may_be_lost(request)):
+                # It was so already, which leaves the older time: what comes late
+                # and is newer than that wins.
+                comes_late = self.late and is_open and request.event.t and \
+                    not request.answer
+                found, is_open = ({want} | found, True) if comes_late \
+                    else ({want}, False)
+            elif request.outcome != REFUSED:
+                found.add(want)
+                is_open = True
+        return found
 
     def tally(self):
         """How many requests were acked, refused, unknown."""

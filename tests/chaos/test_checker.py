@@ -128,6 +128,18 @@ def test_refused_changes_nothing(story, key):
         assert "refused" in story.checks()
 
 
+@pytest.mark.parametrize("late, checks", [(True, set()), (False, {"lost"})])
+def test_late_behind_what_changed_nothing(story, late, checks):
+    """The newest event found the state and left its time, which is older than that
+    of the one that came late."""
+    story.record.late = late
+    story.write(story.ask(TIMED, 1, 1))
+    given_up = story.ask(TIMED, 0, None)
+    story.ask(TIMED, 1, 0)
+    story.write(given_up)
+    assert story.checks() == checks
+
+
 def test_refused_and_overwritten(story):
     """Only the audit tells."""
     story.write(story.ask(TIMED, 1, "UNAVAILABLE not recorded"))
