@@ -20,9 +20,9 @@ from case import CASES, HEAL_S, Run
 LINE = "{:<21} {:>4} {:>6} {:>7} {:>7} {:>7} {:>4} {:>9} {:>7} {:>6} {:>8}"
 HEAD = ("case", "runs", "faults", "acked", "refused", "unknown", "lost",
         "in window", "doubled", "heal s", "stall ms")
-# These fail where a wait ran out, which a machine that stands still brings about,
-# too; all others tell of a fault of the daemon, however seldom.
-WAITS = {"case", "heal", "clients", "run"}
+# These fail where a wait ran out or something took long, which a machine that stands
+# still brings about, too; all others tell of a fault of the daemon, however seldom.
+WAITS = {"case", "heal", "clients", "run", "stall", "served"}
 BROKEN_OFF = 130        # as a shell has it for SIGINT
 SHOWN = 8               # violations of a run
 

@@ -17,7 +17,8 @@ three servers, links="redis pg clients" (a fault proxy on each of these, one per
 daemon, of every second daemon by TCP), shims={"redis": Clock, "daemons": Nth}
 (preloaded, one for each server of that part), a pooler, another way to start a
 server, evict, answers, reads, pause and timeout of the clients, whether what they
-gave up may still arrive, sentences that may be answered, a check of memory.
+gave up may still arrive, errors that may be answered, and outcomes that more
+requests may have than elsewhere, a check of memory.
 
 What a run offers:
 
@@ -79,6 +80,7 @@ DAEMON = {"flush_interval_ms": 20, "flush_batch_rows": 20,
           "postgres_write_timeout_ms": 500, "postgres_lock_timeout_ms": 200,
           "redis_connect_timeout_ms": 400, "redis_timeout_ms": 400}
 REDIS = {"appendfsync": "always"}
+PATIENT_MS = 20000      # where no lookup may be given up, however slow all is
 CASES = {}
 
 
@@ -104,8 +106,9 @@ class Case:
     pause: float = 0.02         # of a client, between pipelines
     timeout: float = 30.0       # of a client: then the outcome is unknown
     late: bool = False          # what clients gave up may still reach a daemon
-    answers: bool = False       # no backend is away: 0 and 1 are always right
+    answers: str = judge.KEPT   # which are judged: of judge.py
     errors: tuple = checker.ERRORS      # replies that are right here begin so
+    mostly: tuple = ()          # "refused", "unknown": outcomes of any number
     memory: bool = True         # and the daemons' memory comes back
 
 
@@ -278,6 +281,8 @@ class Run:
 
     def start_daemon(self, n):
         options = {**DAEMON, **self.case.daemon}
+        if self.case.answers == judge.ALL:
+            options["postgres_lookup_timeout_ms"] = PATIENT_MS
         redis = self.put_link("redis", n, self.redis.socket)
         options["redis_address"] = (redis or self.redis).address
         if self.case.pooler or "pg" in self.case.links.split():

@@ -21,12 +21,13 @@ import redis as redis_py
 
 from case import case
 from checker import dirty_keys
+from record import REFUSED, UNKNOWN
 from shims import Nth
 
 FIRST = 4               # the N that are always taken
 SAMPLE = 7              # of the others, at least
 OPTIONS = {"daemons": 1, "clients": 2, "pipeline": 4, "start": "held",
-           "shims": {"daemons": Nth}}
+           "shims": {"daemons": Nth}, "mostly": (REFUSED, UNKNOWN)}
 
 
 class Calls:

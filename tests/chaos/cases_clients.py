@@ -12,6 +12,7 @@ import bed  # noqa: F401
 from case import case
 from clients import Client, words_of
 from harness import Failed
+from judge import ALL, NONE
 from record import ACKED
 from wire import Wire, encode
 
@@ -56,7 +57,8 @@ def judge_resent(run, events):
 
 
 @case("clients_resend", "clients send each event four times, to two daemons at"
-      " once, with the same time and without; and old ones again", daemons=2)
+      " once, with the same time and without; and old ones again", daemons=2,
+      answers=NONE)
 def clients_resend(run):
     resender, old = Resender(run), []
     for n in range(run.rounds(8)):
@@ -146,7 +148,7 @@ class Crowd:
 
 
 @case("clients_vanish", "clients vanish in the middle of a request, by FIN and by"
-      " RST", daemons=2, daemon={"tcp": True}, answers=True)
+      " RST", daemons=2, daemon={"tcp": True}, answers=ALL)
 def clients_vanish(run):
     crowd = Crowd(run)
     for _ in range(run.rounds(60)):
@@ -158,7 +160,7 @@ def clients_vanish(run):
 @case("clients_never_read", "clients send and never read; others are served, and"
       " in the end they vanish", daemons=2,
       daemon={"tcp": True, "server_output_soft_bytes": 16384,
-              "server_output_hard_bytes": 1048576})
+              "server_output_hard_bytes": 1048576}, answers=ALL)
 def clients_never_read(run):
     crowd, socks = Crowd(run), []
     before = sum(daemon.metrics()[PAUSED] for daemon in run.daemons)

@@ -10,6 +10,8 @@ import redis as redis_py
 from case import case
 from cases_everything import OPTIMISTIC
 from clients import POSTS
+from judge import ALL, NONE
+from record import REFUSED
 from shims import Clock
 
 HOUR = 3600
@@ -118,7 +120,7 @@ def kill_one(run):
 
 @case("clock_redis", "Redis' clock jumps an hour either way; what a dead daemon"
       " left is taken over by the time that it shows then", daemons=2,
-      shims={"redis": Clock})
+      shims={"redis": Clock}, answers=NONE)
 def clock_redis(run):
     clocks, others = Clocks(run, REDIS), run.others()
     one, other = run.daemons
@@ -140,7 +142,7 @@ def clock_redis(run):
 
 @case("clock_redis_killed", "Redis' clock jumps while Redis is dead, or under"
       " load; lookups assume, so that only the floor makes events new",
-      daemon=OPTIMISTIC, shims={"redis": Clock})
+      daemon=OPTIMISTIC, shims={"redis": Clock}, answers=NONE, mostly=(REFUSED,))
 def clock_redis_killed(run):
     clocks = Clocks(run, REDIS)
     for _ in range(run.rounds(6)):
@@ -155,7 +157,7 @@ def clock_redis_killed(run):
 
 
 @case("clock_postgres", "PostgreSQL's clock jumps", daemons=2,
-      shims={"pg": Clock})
+      shims={"pg": Clock}, answers=ALL)
 def clock_postgres(run):
     clocks = Clocks(run, PG)
     for _ in range(run.rounds(6)):
@@ -165,7 +167,7 @@ def clock_postgres(run):
 
 
 @case("clock_daemons", "four daemons, and each has a clock that jumps", daemons=4,
-      shims={"daemons": Clock})
+      shims={"daemons": Clock}, answers=ALL)
 def clock_daemons(run):
     clocks = Clocks(run, *(("daemons", n) for n in range(4)))
     for n in range(4):
@@ -177,7 +179,8 @@ def clock_daemons(run):
 
 
 @case("clocks", "all clocks jump, and all are killed now and then", daemons=4,
-      shims={"redis": Clock, "pg": Clock, "daemons": Clock})
+      shims={"redis": Clock, "pg": Clock, "daemons": Clock}, answers=NONE,
+      mostly=(REFUSED,))
 def clocks(run):
     clocks = Clocks(run, REDIS, PG, *(("daemons", n) for n in range(4)))
     for _ in range(run.rounds(16)):

@@ -7,6 +7,8 @@ import psycopg2
 import redis as redis_py
 
 from case import case
+from judge import NONE
+from record import REFUSED
 
 OPTIMISTIC = {"like_lookup": "optimistic", "follow_lookup": "optimistic"}
 
@@ -112,17 +114,18 @@ def play(run, game=Game):
         game.end()
 
 
-@case("everything", "everything at once", daemons=2)
+@case("everything", "everything at once", daemons=2, answers=NONE, mostly=(REFUSED,))
 def everything(run):
     play(run)
 
 
 @case("everything_optimistic", "the same with lookups that assume", daemons=2,
-      daemon=OPTIMISTIC)
+      daemon=OPTIMISTIC, answers=NONE, mostly=(REFUSED,))
 def everything_optimistic(run):
     play(run)
 
 
-@case("everything_pooler", "the same behind a pooler", daemons=2, pooler=True)
+@case("everything_pooler", "the same behind a pooler", daemons=2, pooler=True,
+      answers=NONE, mostly=(REFUSED,))
 def everything_pooler(run):
     play(run, PooledGame)

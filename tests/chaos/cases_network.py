@@ -4,11 +4,12 @@ clients. Of two daemons, the first has unix sockets and the second TCP."""
 import bed  # noqa: F401
 from case import case
 from clients import Client
-from record import ACKED
+from judge import ALL
+from record import ACKED, REFUSED, UNKNOWN
 from wire import Wire
 
 WAYS = ("both", "up", "down")
-ALL = "redis pg clients"
+LINKS = "redis pg clients"
 
 
 def blackhole(random, is_well):
@@ -107,7 +108,7 @@ def play(run):
 
 
 @case("links_redis", "what may happen to the links to Redis", daemons=2,
-      links="redis")
+      links="redis", answers=ALL, mostly=(REFUSED,))
 def links_redis(run):
     play(run)
 
@@ -119,13 +120,14 @@ def links_postgres(run):
 
 
 @case("links_clients", "what may happen to the links of the clients, which give"
-      " up after a while", daemons=2, links="clients", timeout=0.8, late=True)
+      " up after a while", daemons=2, links="clients", timeout=0.8, late=True,
+      answers=ALL, mostly=(UNKNOWN,))
 def links_clients(run):
     play(run)
 
 
 @case("links_all", "what may happen to all links, several at a time", daemons=2,
-      links=ALL, timeout=3, late=True)
+      links=LINKS, timeout=3, late=True, mostly=(REFUSED, UNKNOWN))
 def links_all(run):
     play(run)
 
@@ -150,7 +152,7 @@ class Asker(Client):
 
 @case("links_overtaken", "what is stuck on its way to Redis arrives when the"
       " daemon has given it up, and another connection was told the contrary",
-      daemons=2, links="redis")
+      daemons=2, links="redis", answers=ALL, mostly=(REFUSED,))
 def links_overtaken(run):
     askers, stuck = [Asker(run, n) for n in range(2)], 0
     for _ in range(run.rounds(6)):

@@ -11,6 +11,7 @@ import psycopg2
 import bed  # noqa: F401
 from case import case
 from harness import wait_for
+from judge import NONE
 from pglog import LOGGED, Sign, refused
 from proxy import Link
 from record import Window
@@ -142,7 +143,7 @@ def fail_over(run):
 
 
 @case("pg_failover", "PostgreSQL fails over to its synchronous standby", daemons=2,
-      postgres=with_synchronous_standby)
+      postgres=with_synchronous_standby, answers=NONE)
 def pg_failover(run):
     run.load.wait_acked(run.random.randint(200, 500))
     run.fault("PostgreSQL crashes, and its standby takes over")
@@ -187,7 +188,7 @@ class Relied(Window):
 
 @case("pg_failover_behind", "PostgreSQL fails over to a standby that is behind: what"
       " was acked before the crash may be lost, and a 0 until it is seen", daemons=2,
-      postgres=with_late_standby)
+      postgres=with_late_standby, answers=NONE)
 def pg_failover_behind(run):
     run.load.wait_acked(run.random.randint(200, 500))
     run.fault("the standby falls behind")

@@ -9,7 +9,9 @@ import redis as redis_py
 import bed  # noqa: F401
 from case import case
 from harness import Failed
+from judge import ALL
 from load import EVICT
+from record import UNKNOWN
 from servers import ROOT, process_state
 
 # The flow of a batch, which comes by many times a second.
@@ -137,7 +139,7 @@ def each_point(run):
             yield at, name
 
 
-@case("points_kill", "SIGKILL at every named point", start="held")
+@case("points_kill", "SIGKILL at every named point", start="held", mostly=(UNKNOWN,))
 def points_kill(run):
     for at, point in each_point(run):
         run.fault(f"SIGKILL at {point}, {run.load.kind}s")
@@ -146,7 +148,8 @@ def points_kill(run):
     at.end()
 
 
-@case("points_term", "SIGTERM at every named point: it ends well", start="held")
+@case("points_term", "SIGTERM at every named point: it ends well", start="held",
+      mostly=(UNKNOWN,))
 def points_term(run):
     for at, point in each_point(run):
         run.fault(f"SIGTERM at {point}, {run.load.kind}s")
@@ -158,7 +161,7 @@ def points_term(run):
 
 
 @case("points_takeover", "killed again and again while it takes over what it"
-      " left when it was killed", start="held")
+      " left when it was killed", start="held", mostly=(UNKNOWN,))
 def points_takeover(run):
     at = Points(run)
     for kind in ("like", "follow"):
@@ -174,13 +177,12 @@ def points_takeover(run):
 
 
 @case("calm", "nothing happens: what a case has to find nothing in", daemons=2,
-      daemon={option: 20000 for option in DEADLINES}, answers=True, errors=())
+      daemon={option: 20000 for option in DEADLINES}, answers=ALL, errors=())
 def calm(run):
     run.load.wait_acked(1500)
 
 
-@case("killed", "the daemons are killed at random", daemons=2,
-      answers=True)
+@case("killed", "the daemons are killed at random", daemons=2)
 def killed(run):
     for _ in range(run.rounds(12)):
         run.load.wait_acked(run.random.randint(1, 200))
@@ -193,8 +195,7 @@ def killed(run):
 
 
 @case("stale", "one is stopped in front of its write until another has taken the"
-      " batch over and written newer rows", daemons=2,
-      answers=True)
+      " batch over and written newer rows", daemons=2)
 def stale(run):
     daemon = run.daemons[0]
     for _ in range(run.rounds(4)):

@@ -10,7 +10,10 @@ import redis as redis_py
 import bed  # noqa: F401
 import checker
 from case import case
+from checker import FULL
 from harness import Failed
+from judge import ALL, NONE
+from record import REFUSED
 from redis_run import ask, pause_flushers, refused, setting
 from shims import Disk
 
@@ -18,7 +21,8 @@ from shims import Disk
 # ---- scripts ----
 
 @case("redis_scripts_flushed", "SCRIPT FLUSH at random", daemons=2,
-      daemon={"redis_timeout_ms": 20000, "redis_connect_timeout_ms": 20000})
+      daemon={"redis_timeout_ms": 20000, "redis_connect_timeout_ms": 20000},
+      answers=ALL)
 def redis_scripts_flushed(run):
     """Redis is never away, however slow the machine is, and no read says so."""
     for _ in range(run.rounds(12)):
@@ -93,7 +97,7 @@ def kill_script(run):
 
 @case("redis_busy", "somebody's script keeps Redis busy; some of them have"
       " written and cannot be killed", daemons=2,
-      redis={"busy_reply_threshold": "50"})
+      redis={"busy_reply_threshold": "50"}, answers=ALL, mostly=(REFUSED,))
 def redis_busy(run):
     for _ in range(run.rounds(2)):
         for writes in (False, True):
@@ -122,7 +126,7 @@ def drained(run):
 
 
 @case("redis_full", "Redis has no memory (noeviction); what it has is flushed"
-      " all the same", daemons=2)
+      " all the same", daemons=2, errors=FULL, mostly=(REFUSED,))
 def redis_full(run):
     for _ in range(run.rounds(3)):
         pause_flushers(run, True)
@@ -166,7 +170,8 @@ def snapshot(run):
 
 
 @case("redis_no_snapshots", "a snapshot of Redis fails, and it refuses to write"
-      " (MISCONF)", daemons=2, redis={"save": "3600 1000000"})
+      " (MISCONF)", daemons=2, redis={"save": "3600 1000000"}, errors=FULL,
+      mostly=(REFUSED,))
 def redis_no_snapshots(run):
     for _ in range(run.rounds(3)):
         run.load.wait_acked(run.random.randint(1, 200))
@@ -191,7 +196,8 @@ def start_with_disk(run):
 
 
 @case("redis_disk_full", "the disk of Redis is full (MISCONF); AOF everysec",
-      daemons=2, redis={"appendfsync": "everysec"}, redis_by=start_with_disk)
+      daemons=2, redis={"appendfsync": "everysec"}, redis_by=start_with_disk,
+      answers=NONE, errors=FULL, mostly=(REFUSED,))
 def redis_disk_full(run):
     for _ in range(run.rounds(3)):
         run.load.wait_acked(run.random.randint(1, 200))
@@ -210,7 +216,8 @@ def redis_disk_full(run):
 
 
 @case("redis_disk_full_always", "the disk of Redis is full, and it ends by"
-      " itself; AOF always", daemons=2, redis_by=start_with_disk)
+      " itself; AOF always", daemons=2, redis_by=start_with_disk, answers=ALL,
+      errors=FULL, mostly=(REFUSED,))
 def redis_disk_full_always(run):
     for _ in range(run.rounds(3)):
         run.load.wait_acked(run.random.randint(1, 200))
@@ -244,7 +251,8 @@ def make_room(run):
 
 
 @case("redis_evicts_synced", "Redis throws away what has a TTL (volatile-*,"
-      " set while it runs): nothing is lost", daemons=1)
+      " set while it runs): nothing is lost", daemons=1, answers=ALL, errors=FULL,
+      mostly=(REFUSED,))
 def redis_evicts_synced(run):
     """One daemon: with two a reply may be wrong, as the README has it."""
     policies = ["volatile-lru", "volatile-lfu", "volatile-random",
@@ -286,7 +294,8 @@ def repair_keys(run):
 
 
 @case("redis_evicts_all", "Redis throws anything away (allkeys-*, set while it"
-      " runs), also what is unsynced: that is lost, and no more", daemons=2)
+      " runs), also what is unsynced: that is lost, and no more", daemons=2,
+      answers=NONE, errors=FULL, mostly=(REFUSED,))
 def redis_evicts_all(run):
     policies = ["allkeys-lru", "allkeys-lfu", "allkeys-random"]
     run.random.shuffle(policies)

@@ -6,9 +6,10 @@ import time
 import bed  # noqa: F401
 from case import case
 from harness import Failed
+from judge import ALL, NONE
 from load import copy_data, put_back
 from proxy import Link
-from record import ACKED
+from record import ACKED, REFUSED
 from redis_run import ask, lives, pause_flushers, wait_raised
 from shims import Power
 
@@ -17,7 +18,7 @@ SLOW_SYNC_S = 1.5
 
 
 @case("redis_killed", "Redis crashes, for a short time and for a longer one;"
-      " AOF always", daemons=2, answers=True)
+      " AOF always", daemons=2, answers=ALL, mostly=(REFUSED,))
 def redis_killed(run):
     for _ in range(run.rounds(6)):
         run.load.wait_acked(run.random.randint(1, 200))
@@ -84,7 +85,7 @@ def stated(run, since, killed):
 
 
 @case("redis_power_always", "the power of Redis fails; AOF always", daemons=2,
-      redis_by=start_with_power)
+      redis_by=start_with_power, answers=ALL, mostly=(REFUSED,))
 def redis_power_always(run):
     for _ in range(run.rounds(4)):
         run.load.wait_acked(run.random.randint(1, 200))
@@ -99,7 +100,8 @@ def redis_power_always(run):
 
 @case("redis_power_everysec", "the power of Redis fails; AOF everysec: what it"
       " did not sync is lost", daemons=2,
-      redis={"appendfsync": "everysec"}, redis_by=start_with_power)
+      redis={"appendfsync": "everysec"}, redis_by=start_with_power, answers=NONE,
+      mostly=(REFUSED,))
 def redis_power_everysec(run):
     gone = 0
     for _ in range(run.rounds(4)):
@@ -160,7 +162,8 @@ def until_postponed(run):
 
 @case("redis_killed_everysec", "Redis crashes; AOF everysec: nothing is lost"
       " unless a sync is slow, for which writes wait", daemons=2,
-      redis={"appendfsync": "everysec"}, redis_by=start_with_power)
+      redis={"appendfsync": "everysec"}, redis_by=start_with_power, answers=NONE,
+      mostly=(REFUSED,))
 def redis_killed_everysec(run):
     for is_slow in [False, True] * run.rounds(2):
         pause_flushers(run, True)
@@ -182,7 +185,8 @@ def redis_killed_everysec(run):
 
 # ---- an older copy ----
 
-@case("redis_rolled_back", "Redis starts with a copy that is older", daemons=2)
+@case("redis_rolled_back", "Redis starts with a copy that is older", daemons=2,
+      answers=NONE, mostly=(REFUSED,))
 def redis_rolled_back(run):
     for _ in range(run.rounds(3)):
         run.load.wait_acked(run.random.randint(1, 200))
@@ -236,7 +240,7 @@ def point_to(run, redis, old="reset"):
 
 
 @case("redis_failover", "the primary dies, and a replica that lags takes over",
-      daemons=2, links="redis")
+      daemons=2, links="redis", answers=NONE, mostly=(REFUSED,))
 def redis_failover(run):
     for _ in range(run.rounds(2)):
         replica, through = make_replica(run)
@@ -255,7 +259,8 @@ def redis_failover(run):
 
 
 @case("redis_demoted", "a replica that lags takes over, and the old primary is"
-      " written to until it is made a replica", daemons=2, links="redis")
+      " written to until it is made a replica", daemons=2, links="redis",
+      answers=NONE, mostly=(REFUSED,))
 def redis_demoted(run):
     for _ in range(run.rounds(2)):
         old = run.redis
@@ -276,7 +281,8 @@ def redis_demoted(run):
 
 
 @case("redis_failover_planned", "the primary hands over to its replica"
-      " (FAILOVER): nothing is lost", daemons=2, links="redis")
+      " (FAILOVER): nothing is lost", daemons=2, links="redis", answers=ALL,
+      mostly=(REFUSED,))
 def redis_failover_planned(run):
     for _ in range(run.rounds(2)):
         old = run.redis

@@ -8,6 +8,8 @@ import signal
 import bed  # noqa: F401
 from case import DAEMON, case
 from harness import wait_for
+from judge import ALL
+from record import REFUSED
 from servers import process_state
 
 
@@ -85,7 +87,7 @@ def stopped_daemon(run):
         go_on(run)
 
 
-@case("stopped_redis", "SIGSTOP of Redis", daemons=2)
+@case("stopped_redis", "SIGSTOP of Redis", daemons=2, answers=ALL, mostly=(REFUSED,))
 def stopped_redis(run):
     for _ in range(run.rounds(5)):
         stand_still(run, "Redis", run.redis)
@@ -126,7 +128,7 @@ def stopped_backends(run):
 
 
 @case("stopped_client", "SIGSTOP of clients: of the process through which they"
-      " are connected", daemons=2, links="clients")
+      " are connected", daemons=2, links="clients", answers=ALL)
 def stopped_client(run):
     for _ in range(run.rounds(4)):
         n = run.random.randrange(2)

@@ -17,8 +17,8 @@ violation names its check:
     left       something is dirty or in flight in Redis, or belief is not fact
     through    sync_state.synced_through did not move on
     read       a read that does not show what was answered before it
-    answer     an error reply that is none of ours; or, where a case says that
-               none may be, a wrong 0 or 1"""
+    answer     an error reply that the case does not explain, or a wrong 0 or 1
+    served     more requests refused or unknown than the case explains"""
 import collections
 import contextlib
 import dataclasses
@@ -29,10 +29,14 @@ from edges import (DIRTY_KEYS, EXACT_SQL, FOLLOW_EXACT_SQL, FOLLOWS, LIKES,
                    read_all)
 from harness import Failed
 from reads import judge_reads
-from record import ACKED, REFUSED
+from record import ACKED, REFUSED, UNKNOWN
 
-# What an error reply to an event may begin with.
-ERRORS = ("UNAVAILABLE", "TRYAGAIN", "OOM", "UNKNOWN")
+# What an error reply may begin with; and where Redis takes no writes.
+ERRORS = ("UNAVAILABLE", "TRYAGAIN", "UNKNOWN")
+FULL = (*ERRORS, "OOM")
+# The share of all requests that may have these outcomes where nothing explains
+# more. A Redis that is slow refuses nothing: events wait for it for a while.
+MOST = {REFUSED: 0.25, UNKNOWN: 0.5}
 ROWS_SQL = {
     "like": "SELECT user_id, post_id, status, chaos_us(mtime)"
             " FROM user_like_post",
@@ -301,11 +305,12 @@ def judge_through(verdict, record, facts, before):
                         f"before {before.get(kind)}")
 
 
-def judge_answers(verdict, record):
+def judge_answers(verdict, record, but=()):
     """Each 0 and 1 against what the pair was, where that is known. (An older
-    event that is sent again is answered by its time, not by its state.)"""
+    event that is sent again is answered by its time, not by its state.) `but`:
+    pairs that are not judged."""
     for key, requests in record.requests.items():
-        if key[1][0] in record.poison:
+        if key[1][0] in record.poison or key in but:
             continue
         states, newest = {0}, 0
         for request in requests:
@@ -321,7 +326,20 @@ def judge_answers(verdict, record):
                 states = states | {event.want}
 
 
-def judge(record, facts, through_before=None, errors=ERRORS):
+def judge_errors(verdict, record, errors, mostly):
+    for text, n in record.texts.items():
+        if not text.startswith(tuple(errors)):
+            verdict.add("answer", f"{n} times: {text}")
+    tally = record.tally()
+    for outcome, most in MOST.items():
+        if outcome not in mostly and tally[outcome] > most * tally.total():
+            verdict.add("served", f"{tally[outcome]} of {tally.total()} "
+                        f"requests: {outcome}")
+
+
+def judge(record, facts, through_before=None, errors=ERRORS, mostly=()):
+    """`errors`: what error replies may begin with; `mostly`: outcomes that any
+    number of requests may have."""
     verdict = Verdict()
     judge_states(verdict, record, facts)
     judge_doubled(verdict, record, facts)
@@ -337,7 +355,5 @@ def judge(record, facts, through_before=None, errors=ERRORS):
                     f"of {record.unattributed}")
     for text in facts.left:
         verdict.add("left", text)
-    for text, n in record.texts.items():
-        if not text.startswith(tuple(errors)):
-            verdict.add("answer", f"{n} times: {text}")
+    judge_errors(verdict, record, errors, mostly)
     return verdict

@@ -6,22 +6,25 @@
 
 A client has pairs of its own, some of them hot; the posts, and those who are
 followed, are everybody's. It sends pipelines of 1 to 16 requests, now and then
-a read between them, sends what is unknown again by chance, and reconnects when
-it has to, always to its own address. Where what it gave up may arrive late, it
-asks nothing more of that pair, unless its events have times: without one, the
-late event would rightly win. Hashes of likes that are clean go at
-random, as by their TTL, unless `evict` is None. (Not those of follows: lists
-are loaded on the word that these live as long as cache.ttl says.)"""
+a read between them, asks for the total with some of the likes, sends what is
+unknown again by chance, and reconnects when it has to, always to its own
+address. Where what it gave up may arrive late, it asks nothing more of that
+pair, unless its events have times: without one, the late event would rightly
+win. Hashes of likes that are clean go at random, as by their TTL, unless
+`evict` is None. (Not those of follows: lists are loaded on the word that these
+live as long as cache.ttl says.)"""
 import contextlib
 import random
+import re
 import threading
+import time
 
 import redis as redis_py
 
 import bed  # noqa: F401
 from edges import LIKES
 from harness import Failed, wait_for
-from record import ACKED, PENDING, UNKNOWN, Request
+from record import ACKED, PENDING, UNKNOWN, Request, Total
 from reads import Question
 from wire import Wire, encode
 
@@ -39,10 +42,12 @@ if gone > 0 then
   redis.call('HSET', KEYS[1], 'since', string.format('%d%06d', t[1], t[2]))
 end
 return gone"""
+WITH_TOTAL = re.compile(rb"\*2\r\n(:\d\r\n)(?::(-?\d+)|\$-1)\r\n")
 VERBS = {"like": ("UNLIKE", "LIKE"), "follow": ("UNFOLLOW", "FOLLOW")}
 POSTS = range(1, 9)
 USERS = 25              # of a client: many pairs, so that most are seldom asked for
                         # and a loss is not written over
+COUNTED = 0.2           # of the likes, which ask for the total
 HOT = 4                 # of its pairs, which get every third request
 
 
@@ -53,6 +58,18 @@ def at_text(us):
 def words_of(event):
     words = [VERBS[event.kind][event.want], *event.pair]
     return words if event.t is None else [*words, "AT", at_text(event.t)]
+
+
+def counted(record, request, reply):
+    """Keeps the total, if there is one, and returns the answer."""
+    found = WITH_TOTAL.fullmatch(reply)
+    if not found:
+        raise Failed(f"not an answer with a total: {reply!r}")
+    answer, total = found.groups()
+    if total:
+        record.totals.append(Total(request.event.pair[1], int(total),
+                                   request.sent, time.monotonic()))
+    return answer
 
 
 class Client(threading.Thread):
@@ -109,9 +126,11 @@ class Client(threading.Thread):
                 data += encode(*waiting[-1].words)
                 continue
             request = self.record.send(event)
+            request.counts = event.kind == "like" and \
+                self.random.random() < COUNTED
             self.last[event.kind, event.pair] = request
             waiting.append(request)
-            data += encode(*words_of(event))
+            data += encode(*words_of(event), *["WITHCOUNT"] * request.counts)
         for question in waiting:
             if isinstance(question, Question):
                 question.pipelined()
@@ -133,6 +152,8 @@ class Client(threading.Thread):
         if isinstance(request, Question):
             request.answer(reply)
             return
+        if request.counts and reply[:1] == b"*":
+            reply = counted(self.record, request, reply)
         if reply[:1] not in b":-":
             raise Failed(f"not an answer to an event: {reply!r}")
         text = reply[1:-2].decode()
@@ -192,6 +213,7 @@ class Client(threading.Thread):
             last = self.last.get((kind, pair))
             if kind == "like" and last and last.outcome == ACKED:
                 names.append(LIKES.hash_of(pair))
+                self.record.evicted.add((kind, pair))
         with contextlib.suppress(redis_py.RedisError):
             self.keys.eval(EVICT, 1 + len(names), "likesync:state:like", *names)
 

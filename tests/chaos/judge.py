@@ -12,8 +12,18 @@ import checker
 import clients
 from edges import check_answers
 from harness import Failed, wait_for
+from reads import judge_totals
 from record import ACKED
 
+# Which 0 and 1 are judged. What Redis does not know is assumed while no connection
+# to PostgreSQL is up, as it is just after a start; then they may be wrong, and so
+# may totals.
+ALL = "all"             # those of all pairs, and totals: nothing is assumed
+KEPT = "kept"           # those of pairs whose hash stays in Redis
+# None: what was acked may be lost; or a state may be assumed though its hash stays,
+# since Redis or PostgreSQL has another history, or be gone, since a clock jumps; or
+# a client does not know in which order it was answered.
+NONE = "none"
 FDS = 2                 # more than before are not yet a leak
 MEMORY = 8 * 2**20      # of 1.5 MiB that were seen
 
@@ -22,9 +32,12 @@ def judge(run, before):
     """`before`: what the daemons held, as `measure` has it."""
     facts = checker.read_facts(run.redis, run.pg, run.apps)
     verdict = checker.judge(run.record, facts, run.through,
-                            run.case.errors)
-    if run.case.answers:
+                            run.case.errors, run.case.mostly)
+    if run.case.answers == ALL:
         checker.judge_answers(verdict, run.record)
+        judge_totals(verdict, run.record)
+    elif run.case.answers == KEPT:
+        checker.judge_answers(verdict, run.record, run.record.evicted)
     run.result.violations += verdict.violations
     for name in ("lost", "lost_in_window", "window_s", "doubled"):
         setattr(run.result, name, getattr(verdict, name))

@@ -50,6 +50,7 @@ class Request:
     answered: float | None = None
     outcome: str = PENDING
     answer: object = None           # 0 or 1, or an error's text
+    counts: bool = False            # asks for the total, too
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,6 +61,16 @@ class Read:
     value: int
     before: int             # requests of the pair that were sent before
     until: int              # and with those that its pipeline sent behind it
+
+
+@dataclasses.dataclass(frozen=True)
+class Total:
+    """How many likes a client was told that a post has."""
+
+    post: int
+    value: int
+    sent: float
+    answered: float
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,6 +94,8 @@ class Record:
         self.requests = collections.defaultdict(list)   # by (kind, pair)
         self.late = late            # what clients gave up may still arrive
         self.reads = []
+        self.totals = []
+        self.evicted = set()        # (kind, pair) whose hash may have gone
         self.windows = []
         self.unattributed = 0       # added to counters without a row; None:
                                     # rows may have gone from under them
@@ -120,13 +133,14 @@ class Record:
     def may_be_lost(self, request):
         return any(window.has(request) for window in self.windows)
 
-    def states(self, requests, lossy=True):
+    def states(self, requests, lossy=True, before=float("inf")):
         """Those that their pair may have behind them; its times order them, where
-        it has times. `lossy`: what was acked in a window need not have stayed."""
+        it has times. `lossy`: what was acked in a window need not have stayed; only
+        what was answered `before` is sure."""
         found, is_open = {0}, False
         for request in sorted(requests, key=lambda r: r.event.t or 0):
             want = request.event.want
-            if request.outcome == ACKED and not (
+            if request.outcome == ACKED and request.answered < before and not (
                     lossy and self.may_be_lost(request)):
                 # It was so already, which leaves the older time: what comes late
                 # and is newer than that wins.

@@ -1,57 +1,12 @@
 # SPDX-License-Identifier: MIT
 """Every check of the checker fails when it should, and only then: records and
-facts made by hand. (chaos.control asks the same of wrong daemons.)"""
+facts made by hand (story.py). (chaos.control asks the same of wrong daemons.)"""
 import pytest
 
 import bed  # noqa: F401
 import checker
-from checker import Change, Facts
-from reads import Question
-from record import Record
-
-TIMED = ("like", (1, 10))
-ORDERED = ("like", (1, 11))
-POISON = ("like", (13, 10))
-
-
-class Story:
-    """A record, and facts that agree with it until a test changes them."""
-
-    def __init__(self):
-        self.record = Record()
-        self.facts = Facts(through={"like": 2, "follow": 2})
-        self.before = {"like": 1, "follow": 1}
-        self.clock = 100.0
-
-    def ask(self, key, want, answer=None, event=None):
-        """answer: 0 or 1, an error's text, or None: no answer."""
-        record = self.record
-        event = event or record.event(0, *key, want, key == TIMED)
-        request = record.send(event)
-        request.sent = self.clock
-        if answer is None:
-            record.lost_answer(request)
-        else:
-            record.answer(request, answer)
-        self.clock += 1
-        request.answered = self.clock
-        return event
-
-    def write(self, event, status=None, us=None):
-        """The daemon's part: the row and its audit."""
-        key = event.kind, event.pair
-        status = event.want if status is None else status
-        us = us or event.t or int(self.clock * 1e6)
-        old = self.facts.rows.get(key, (None, None))
-        self.facts.rows[key] = status, us
-        self.facts.audit.setdefault(key, []).append(
-            Change(old[0], status, old[1], us))
-
-    def judge(self):
-        return checker.judge(self.record, self.facts, self.before)
-
-    def checks(self):
-        return self.judge().checks()
+from checker import Change
+from story import ORDERED, POISON, TIMED, Story
 
 
 @pytest.fixture
@@ -220,62 +175,6 @@ def test_unattributed(story, there, check):
     assert story.checks() == {check}
 
 
-def read(story, key, value, behind=lambda: None):
-    """One of a pipeline, in which others come behind it."""
-    verb, bit = {"like": ("LIKED", value), "follow": ("RELATION", value + 2)}[key[0]]
-    question = Question((verb, *key[1]), story.record)
-    behind()
-    question.pipelined()
-    question.answer(b"*1\r\n:%d\r\n" % bit)
-
-
-@pytest.mark.parametrize("key", [TIMED, ORDERED, ("follow", (1, 10))])
-@pytest.mark.parametrize("value", [0, 1])
-def test_read(story, key, value):
-    story.write(story.ask(key, 1, 1))
-    read(story, key, value)
-    assert story.checks() == (set() if value else {"read"})
-
-
-@pytest.mark.parametrize("key", [TIMED, ORDERED])
-def test_read_of_what_is_not_known(story, key):
-    for value in (0, 1):
-        read(story, key, value, lambda: story.write(story.ask(key, 1, 1)))
-    story.write(story.ask(key, 0, None))
-    for value in (0, 1):
-        read(story, key, value)
-    assert story.checks() <= {"time"}       # two made it 1, in one row
-    story.write(story.ask(key, 0, 1))
-    read(story, key, 1)
-    assert "read" in story.checks()
-
-
-def test_read_behind_an_older_one(story):
-    """It changes nothing, though it comes later."""
-    old = story.record.event(0, *TIMED, 0, True)
-    story.write(story.ask(TIMED, 1, 1))
-    story.ask(TIMED, 0, 0, event=old)
-    read(story, TIMED, 0)
-    assert story.checks() == {"read"}
-
-
-def test_read_of_a_newer_unknown_one(story):
-    old, new = (story.record.event(0, *TIMED, want, True) for want in (1, 0))
-    story.ask(TIMED, 0, None, event=new)
-    story.write(story.ask(TIMED, 1, 1, event=old))
-    for value in (0, 1):
-        read(story, TIMED, value)
-    assert story.checks() == set()
-
-
-def test_read_of_what_may_be_lost(story):
-    event = story.ask(ORDERED, 1, 1)
-    story.write(event)
-    read(story, ORDERED, 0)
-    story.record.lossy(100, story.clock)
-    assert story.checks() == set()
-
-
 def test_through_stands_still(story):
     story.write(story.ask(TIMED, 1, 1))
     story.facts.through = dict(story.before)
@@ -285,6 +184,28 @@ def test_through_stands_still(story):
 def test_a_relayed_error(story):
     story.ask(TIMED, 1, "LOADING Redis is loading the dataset in memory")
     assert story.checks() == {"answer"}
+
+
+@pytest.mark.parametrize("errors, checks", [
+    (checker.ERRORS, {"answer"}), (checker.FULL, set()), ((), {"answer"})])
+def test_an_error_that_the_case_does_not_explain(story, errors, checks):
+    story.write(story.ask(TIMED, 1, 1))
+    story.ask(TIMED, 1, "OOM not recorded")
+    assert story.judge(errors, ("refused",)).checks() == checks
+
+
+@pytest.mark.parametrize("outcome, answer, most", [
+    ("refused", "TRYAGAIN", 1), ("unknown", None, 3), ("unknown", "UNKNOWN", 3)])
+def test_too_little_is_served(story, outcome, answer, most):
+    """Of three that are acked there may be so many others."""
+    for want in (1, 0, 1):
+        story.write(story.ask(TIMED, want, 1))
+    for _ in range(most):
+        story.ask(TIMED, 1, answer)
+    assert story.judge(mostly=()).checks() == set()
+    story.ask(TIMED, 1, answer)
+    assert story.judge(mostly=()).checks() == {"served"}
+    assert story.judge(mostly=(outcome,)).checks() == set()
 
 
 @pytest.mark.parametrize("key", [TIMED, ORDERED])
@@ -297,6 +218,15 @@ def test_a_wrong_answer(story, key, answers):
     verdict = checker.Verdict()
     checker.judge_answers(verdict, story.record)
     assert len(verdict.violations) == 1
+
+
+def test_a_wrong_answer_of_what_was_evicted(story):
+    story.ask(ORDERED, 1, 1)
+    story.ask(ORDERED, 1, 1)
+    for but, checks in (([ORDERED], set()), ([TIMED], {"answer"})):
+        verdict = checker.Verdict()
+        checker.judge_answers(verdict, story.record, but)
+        assert verdict.checks() == checks
 
 
 @pytest.mark.parametrize("key", [TIMED, ORDERED])

@@ -76,6 +76,11 @@ VARIANTS = {
         "calm", ("read",), "daemon/lua/state.lua",
         "if is_known then\n    out[#out + 1] = h.st",
         "if is_known then\n    out[#out + 1] = h.syn"),
+    "mostly_refused": Variant(
+        "pg_killed", ("served",), "daemon/lua/event.lua",
+        "  if held[key] then\n",
+        "  if now % 3 > 0 then\n    err_text = 'a variant of tests'\n"
+        "    return REFUSED\n  elseif held[key] then\n"),
     "clean_for_ever": Variant(
         "calm", ("left",), "daemon/lua/ack.lua",
         "  call('EXPIRE', key, ttl)\n", ""),
