@@ -12,9 +12,11 @@ local batch, ttl, idle_ttl = ARGV[1], ARGV[3], ARGV[4]
 local record = BATCH .. batch
 local is_mine = taker_of(batch) == ARGV[2]
 local now = now_us()
-local state = call('HMGET', STATE, 'gen', 'lists_off')
+local state = call('HMGET', STATE, 'gen', 'lists_off', 'pg_life')
 local gen = tonumber(state[1]) or 0
 local keeps_sets = UNSYNCED_SETS or state[2] -- or did
+-- It may have been written before PostgreSQL failed over, and be gone.
+local is_doubtful = state[3] and match(ARGV[2], '^%d+') + 0 < state[3] + 0
 local synced = {}                  -- what is gathered for these sets
 
 local function pair_synced(owner, member)
@@ -117,15 +119,21 @@ local function ack(row)
 end
 
 -- A dirty pair was looked up before this write: its belief is too old, and would make
--- the next ack move a base that has the write already.
+-- the next ack move a base that has the write already. Where nobody knows whether
+-- PostgreSQL still has it, the pair is looked up again, as one of before its failover.
 local function learn(key, owner, h, ps, pm)
-  if h.syn and h.sm < pm and h.gen == gen and not h.assumed and not h.others then
+  if not (h.syn and h.sm < pm and h.gen == gen and not h.assumed and not h.others) then
+    return
+  end
+  if is_doubtful then
+    h.gen = gen - 1
+  else
     if h.syn ~= ps then
       pcall_redis('INCRBY', counter_key(owner), TEXT[h.syn - ps])
     end
     h.syn, h.sm = ps, pm
-    call('HSET', key, 'synced', synced_text(h))
   end
+  call('HSET', key, 'synced', synced_text(h))
 end
 
 -- A pair that is on the record no more: it was acked already, or Redis has lost

@@ -2,7 +2,8 @@
 -- At each connect, before anything else: raises the generation when this is not
 -- the Redis (or not the history) that was seen last, or PostgreSQL has another
 -- history, and the floor to what PostgreSQL holds. `since` is new whenever what
--- Redis has been through is.
+-- Redis has been through is; `pg_life` is the life (common.lua) since which PostgreSQL
+-- has this history.
 --   ARGV: run id, replication id, floor (us), history of PostgreSQL ("": not known),
 --     1 when keys were evicted
 -- Reply: generation, 1 when it was raised, 2 when it was for PostgreSQL's sake; now.
@@ -48,8 +49,12 @@ if pg ~= '' and state[6] ~= pg then
   call('HSET', STATE, 'pg', pg)
 end
 if not state[1] or raised > 0 then
+  local life = us_text(now_us())
   call('HSET', STATE, 'run_id', run, 'replid', repl, 'gen', format('%d', gen),
-       'life', us_text(now_us()))
+       'life', life)
+  if raised == 2 then
+    call('HSET', STATE, 'pg_life', life)
+  end
 end
 if not state[1] or not state[5] or raised > 0 or ARGV[5] == '1' then
   call('HSET', STATE, 'since', us_text(now_us()))

@@ -231,6 +231,15 @@ class Database:
     def value(self, sql, *arguments):
         return self.query(sql, *arguments)[0][0]
 
+    @contextlib.contextmanager
+    def locked(self, table):
+        """Nobody can write to the table meanwhile; it can be read."""
+        with contextlib.closing(self.connect()) as rival:
+            rival.autocommit = False
+            rival.cursor().execute(f"LOCK TABLE {table} IN EXCLUSIVE MODE")
+            yield
+            rival.rollback()
+
     def backends(self, user=DAEMON_ROLE):
         """The pids of the server processes that a role's connections have."""
         return [pid for pid, in self.query(

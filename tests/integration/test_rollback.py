@@ -37,6 +37,11 @@ class Stack:
         with contextlib.closing(self.daemon.admin()) as admin:
             assert admin.execute_command("FLUSHER", word)
 
+    def own_batches(self):
+        with contextlib.closing(self.daemon.admin()) as admin:
+            status = admin.execute_command("FLUSHER", "STATUS")
+            return status[status.index("batches_own") + 1]
+
     def events(self, n):
         with contextlib.closing(self.daemon.client()) as client:
             for _ in range(n):
@@ -142,9 +147,7 @@ def test_a_base_from_before_is_not_served(bed, redis, pg, tmp_path):
     assert stack.ask("LIKE", 1, 1) == 1
     stack.daemon.drain()
     assert stack.ask("LIKECOUNT", 1) == [1]
-    with contextlib.closing(pg.connect()) as rival:
-        rival.autocommit = False             # its lock holds a batch on record
-        rival.cursor().execute("LOCK TABLE post_like IN EXCLUSIVE MODE")
+    with pg.locked("post_like"):
         assert stack.ask("LIKE", 2, 1) == 1
         with contextlib.closing(redis.client()) as keys:
             wait_for(lambda: keys.exists("likesync:onrecord:like"),
@@ -168,24 +171,16 @@ def test_a_batch_that_redis_has_lost(bed, redis, pg, cold):
     """Redis is emptied while a batch is being written, and its pair liked
     again before PostgreSQL has the row: it counts once all the same."""
     stack = Stack(bed, redis, pg, 3)
-    with contextlib.closing(pg.connect()) as rival, \
-            contextlib.closing(redis.client()) as keys, \
-            contextlib.closing(stack.daemon.admin()) as admin:
-        rival.autocommit = False
-        rival.cursor().execute("LOCK TABLE post_like IN EXCLUSIVE MODE")
-        assert stack.ask("LIKE", 7, 1) == 1
-        wait_for(lambda: keys.exists("likesync:onrecord:like"),
-                 what="a batch on record")
-        stack.flusher("PAUSE")
-        keys.flushall()
-        assert stack.ask("LIKE", 7, 1) == 1
-        assert stack.ask("LIKECOUNT", 1) == [1]
-        rival.rollback()
-
-        def own_batches():
-            status = admin.execute_command("FLUSHER", "STATUS")
-            return status[status.index("batches_own") + 1]
-        wait_for(lambda: own_batches() == 0, what="the batch to be written")
+    with contextlib.closing(redis.client()) as keys:
+        with pg.locked("post_like"):
+            assert stack.ask("LIKE", 7, 1) == 1
+            wait_for(lambda: keys.exists("likesync:onrecord:like"),
+                     what="a batch on record")
+            stack.flusher("PAUSE")
+            keys.flushall()
+            assert stack.ask("LIKE", 7, 1) == 1
+            assert stack.ask("LIKECOUNT", 1) == [1]
+        wait_for(lambda: stack.own_batches() == 0, what="the batch to be written")
         assert pg.value("SELECT like_count FROM post_like") == 1
         if cold:
             keys.delete("likesync:count:like:0:1")
@@ -196,21 +191,49 @@ def test_a_batch_that_redis_has_lost(bed, redis, pg, cold):
     check_clean(redis, pg)
 
 
+@pytest.mark.parametrize("lost", [False, True])
+def test_an_ack_of_what_may_be_gone(bed, redis, pg, lost):
+    """A batch that Redis has lost is written, and PostgreSQL has failed over by the
+    time of its ack: with that commit or without it, of which the ack says nothing."""
+    stack = Stack(bed, redis, pg, 4)
+    with contextlib.closing(redis.client()) as keys:
+        with pg.locked("post_like"):
+            assert stack.ask("LIKE", 7, 1) == 1
+            wait_for(lambda: keys.exists("likesync:onrecord:like"),
+                     what="a batch on record")
+            stack.flusher("PAUSE")
+            keys.flushall()
+            wait_for(lambda: keys.exists("likesync:state:like"),
+                     what="the daemon to see it")
+            keys.hset("likesync:state:like", "pg", "another")
+            wait_for(lambda: keys.hget("likesync:state:like", "gen") == "1",
+                     what="the failover of PostgreSQL to be seen")
+            assert stack.ask("LIKE", 7, 1) == 1
+            assert stack.ask("LIKECOUNT", 1) == [1]
+        wait_for(lambda: stack.own_batches() == 0, what="the batch to be written")
+    assert pg.value("SELECT like_count FROM post_like") == 1
+    if lost:
+        pg.query("DELETE FROM user_like_post")
+        pg.query("DELETE FROM post_like")
+    assert stack.ask("LIKECOUNT", 1) == [1]
+    stack.flusher("RESUME")
+    stack.daemon.drain()
+    assert stack.ask("LIKECOUNT", 1) == [1]
+    check_clean(redis, pg)
+
+
 def test_a_batch_of_before_does_not_wait_for_its_lease(bed, redis, pg):
     """Redis restarts while a living daemon writes a batch: it reads it again
     and acks it, so that the post has a total long before the lease is over."""
     daemon = bed.daemon(redis, pg, **{**SMALL, "flush_lease_ms": 60000})
-    with contextlib.closing(pg.connect()) as rival, \
-            contextlib.closing(redis.client()) as keys, \
+    with contextlib.closing(redis.client()) as keys, \
             contextlib.closing(daemon.client()) as client:
-        rival.autocommit = False
-        rival.cursor().execute("LOCK TABLE post_like IN EXCLUSIVE MODE")
-        assert client.execute_command("LIKE", 7, 1) == 1
-        wait_for(lambda: keys.exists("likesync:onrecord:like"),
-                 what="a batch on record")
-        redis.restart()
-        wait_for(daemon.ready, what="the daemon to be back")
-        rival.rollback()
+        with pg.locked("post_like"):
+            assert client.execute_command("LIKE", 7, 1) == 1
+            wait_for(lambda: keys.exists("likesync:onrecord:like"),
+                     what="a batch on record")
+            redis.restart()
+            wait_for(daemon.ready, what="the daemon to be back")
         assert client.execute_command("LIKECOUNT", 1) == [1]
     daemon.drain()
     check_clean(redis, pg)
@@ -222,9 +245,7 @@ def test_a_commit_that_nobody_acks(bed, redis, pg, tmp_path):
     believed for long."""
     stack = Stack(bed, redis, pg, 5)
     stack.copy(tmp_path)
-    with contextlib.closing(pg.connect()) as rival:
-        rival.autocommit = False
-        rival.cursor().execute("LOCK TABLE post_like IN EXCLUSIVE MODE")
+    with pg.locked("post_like"):
         assert stack.ask("LIKE", 7, 1) == 1
         wait_for(lambda: pg.value("SELECT count(*) FROM pg_locks"
                                   " WHERE NOT granted"), what="the write")
@@ -234,7 +255,6 @@ def test_a_commit_that_nobody_acks(bed, redis, pg, tmp_path):
         redis.start()
         stack.daemon.start()
         assert stack.ask("LIKECOUNT", 1) == [0]
-        rival.rollback()
     wait_for(lambda: stack.ask("LIKED", 7, 1) == [1], what="the commit")
     wait_for(lambda: stack.ask("LIKECOUNT", 1) == [1], 10,
              "the total of it")
