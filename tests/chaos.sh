@@ -6,24 +6,28 @@
 #
 # Each case has a Redis, a PostgreSQL, one daemon or several and a load of its
 # own, which no other server sees. Without CASE, all; without --minutes, each once.
+# Installs the packages that are missing, and builds into build-chaos/ and
+# build-chaos-plain/.
 set -eu
 cd "$(dirname "$0")/.."
 . tests/lib/deps.sh
 
-# shellcheck disable=SC2086
-need_packages $BUILD_PACKAGES $SERVER_PACKAGES pgbouncer python3-pytest
+# Where the packages are missing, this is the help: none is installed for it.
+case " $* " in
+*" -h "* | *" --help "*)
+    if ! /usr/bin/python3 -c 'import psycopg2, redis' 2>/dev/null; then
+        sed -n '3,10s/^# *//p' "$0"
+        exit 0
+    fi
+    ;;
+*)
+    # shellcheck disable=SC2086
+    need_packages $BUILD_PACKAGES $SERVER_PACKAGES pgbouncer python3-pytest
+    ;;
+esac
 
-# As tests/run.sh builds them, without the tests.
-jobs=$(nproc 2>/dev/null || echo 2)
-cmake -S . -B build-chaos -DLIKESYNCD_WERROR=ON -DLIKESYNCD_FAULTS=ON \
-    -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS_DEBUG="-O1 -g" \
-    -DLIKESYNCD_SANITIZE=ON -DBUILD_TESTING=OFF >/dev/null
-cmake --build build-chaos -j "$jobs" >/dev/null
-# For memory, and calls that fail: a sanitizer has an allocator of its own.
-cmake -S . -B build-chaos-plain -DLIKESYNCD_WERROR=ON -DLIKESYNCD_FAULTS=ON \
-    -DCMAKE_BUILD_TYPE=RelWithDebInfo -DBUILD_TESTING=OFF >/dev/null
-cmake --build build-chaos-plain -j "$jobs" --target likesyncd likesyncctl >/dev/null
 LIKESYNCD_BUILD="$PWD/build-chaos" PYTHONDONTWRITEBYTECODE=1
 LIKESYNCD_PLAIN_BUILD="$PWD/build-chaos-plain"
 export LIKESYNCD_BUILD LIKESYNCD_PLAIN_BUILD PYTHONDONTWRITEBYTECODE
-exec /usr/bin/python3 tests/chaos/campaign.py "$@"
+# It builds when it has found its arguments to be good.
+exec /usr/bin/python3 tests/chaos/campaign.py --build tests/chaos/build.sh "$@"

@@ -1,107 +1,51 @@
 # SPDX-License-Identifier: MIT
 """The fault campaign's command line: see tests/chaos.sh --help."""
 import argparse
-import collections
+import contextlib
 import dataclasses
 import glob
 import importlib
-import json
+import itertools
 import pathlib
-import shutil
+import signal
+import subprocess
 import sys
 import time
 
 import bed
 import harness
+import report
 import variants
 from case import CASES, HEAL_S, Run
 
-# case, runs, faults, acked, refused, unknown, lost, in window, doubled, heal, stall
-LINE = "{:<21} {:>4} {:>6} {:>7} {:>7} {:>7} {:>4} {:>9} {:>7} {:>6} {:>8}"
-HEAD = ("case", "runs", "faults", "acked", "refused", "unknown", "lost",
-        "in window", "doubled", "heal s", "stall ms")
 # These fail where a wait ran out or something took long, which a machine that stands
 # still brings about, too; all others tell of a fault of the daemon, however seldom.
 WAITS = {"case", "heal", "clients", "run", "stall", "served"}
-BROKEN_OFF = 130        # as a shell has it for SIGINT
-SHOWN = 8               # violations of a run
+
+
+class BrokenOff(KeyboardInterrupt):
+    """By a signal; the exit status is that of a shell for it."""
+
+    def __init__(self, number):
+        super().__init__(number)
+        self.status = 128 + number
+
+
+def break_off_by(*numbers):
+    """A signal that is ignored (nohup) stays so. The first one counts: the next are
+    not to keep servers from being stopped."""
+    def on_signal(number, _frame):
+        for each in numbers:
+            signal.signal(each, signal.SIG_IGN)
+        raise BrokenOff(number)
+    for number in numbers:
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, on_signal)
 
 
 def load_cases():
     for path in sorted(glob.glob(str(bed.HERE / "cases_*.py"))):
         importlib.import_module(pathlib.Path(path).stem)
-
-
-class Screen:
-    """Progress on a line that is written again, where there is a terminal; a
-    line for each run otherwise. All on stderr; the table goes to stdout."""
-
-    def __init__(self, verbose):
-        self.verbose = verbose
-        self.is_terminal = sys.stderr.isatty() and not verbose
-        self.doing = ""
-
-    def step(self, text):
-        if self.verbose:
-            self.tell(f"  {text}")
-        elif self.is_terminal:
-            self.put(f"{self.doing}  {text.strip()}")
-
-    def put(self, text):
-        width = shutil.get_terminal_size().columns - 1
-        print(f"\r\033[K{text[:width]}", end="", file=sys.stderr, flush=True)
-
-    def begin(self, case, seed):
-        self.doing = f"{case.name}  seed {seed}"
-        if self.is_terminal:
-            self.put(self.doing)
-        else:
-            self.tell(f"{self.doing}  {case.title}")
-
-    def end(self, result):
-        if self.is_terminal:
-            print("\r\033[K", end="", file=sys.stderr, flush=True)
-        mark = "FAILED" if result.violations else "ok"
-        self.tell(f"{mark:<6} {self.doing:<32} {result.faults:>4} faults "
-                  f"{result.acked:>6} acked  healed in {result.heal_s:.1f} s "
-                  f"({result.seconds:.0f} s)")
-        for check, text in result.violations[:2]:
-            self.tell(f"       {check}: {text}")
-
-    @staticmethod
-    def tell(text):
-        print(text[:300], file=sys.stderr, flush=True)
-
-
-def sums(results):
-    """One line of the table."""
-    def total(name):
-        return sum(getattr(each, name) for each in results)
-    stalls = [each.stall_ms for each in results if each.stall_ms is not None]
-    return (results[0].case, len(results), total("faults"), total("acked"),
-            total("refused"), total("unknown"), total("lost"),
-            window_of(results), total("doubled"),
-            f"{max(each.heal_s for each in results):.1f}",
-            f"{max(stalls):.0f}" if stalls else "-")
-
-
-def window_of(results):
-    """Of the run that lost most of a window: how many events, and how far back."""
-    worst = max(results, key=lambda each: (each.window_s, each.lost_in_window))
-    if not worst.lost_in_window:
-        return 0
-    return f"{worst.lost_in_window}/{worst.window_s:.1f}s"
-
-
-def table(results):
-    by_case = collections.defaultdict(list)
-    for result in results:
-        by_case[result.case].append(result)
-    lines = [LINE.format(*HEAD)]
-    lines += [LINE.format(*sums(each)) for each in by_case.values()]
-    if len(by_case) > 1:
-        lines.append(LINE.format("all", *sums(results)[1:]))
-    return "\n".join(line.rstrip() for line in lines)
 
 
 def again(result, options):
@@ -116,21 +60,6 @@ def again(result, options):
     return " ".join(map(str, words))
 
 
-def describe(result, options):
-    """What failed, and how to see it again."""
-    lines = [f"FAILED {result.case} seed {result.seed}; again: "
-             f"sh tests/chaos.sh {again(result, options)}"]
-    lines += [f"  {check}: {text}" for check, text
-              in result.violations[:SHOWN]]
-    if len(result.violations) > SHOWN:
-        lines.append(f"  and {len(result.violations) - SHOWN} more")
-    lines += [f"  | {note}" for note in result.notes[-30:]]
-    for name, text in result.logs:
-        lines += [f"  --- {name}", *(f"  {line}" for line
-                                     in text.splitlines()[-12:])]
-    return "\n".join(lines)
-
-
 @dataclasses.dataclass
 class Outcome:
     results: list
@@ -142,18 +71,34 @@ class Outcome:
         return not self.reasons
 
 
-def plan(names, seed, minutes, plain):
+@dataclasses.dataclass
+class Plan:
     """(case, seed, plain): each once; or round and round until the time is over,
     with sanitizers and without in turns."""
-    deadline = time.monotonic() + minutes * 60
-    while True:
-        for name in names:
-            yield CASES[name], seed, plain
-            if minutes and time.monotonic() > deadline:
+
+    names: list
+    seed: int
+    minutes: float
+    plain: bool
+    reached: set = dataclasses.field(default_factory=set)
+    place: str = ""             # of the one under way
+
+    def __iter__(self):
+        deadline = time.monotonic() + self.minutes * 60
+        for done in itertools.count():
+            for n, name in enumerate(self.names, 1):
+                self.reached.add(name)
+                self.place = f"{n}/{len(self.names)}" if len(self.names) > 1 else ""
+                if self.minutes:
+                    self.place = f"round {done + 1} {self.place}".strip()
+                yield CASES[name], self.seed + done, self.plain ^ done % 2
+                if self.minutes and time.monotonic() > deadline:
+                    return
+            if not self.minutes:
                 return
-        if not minutes:
-            return
-        seed, plain = seed + 1, not plain
+
+    def left_out(self):
+        return [name for name in self.names if name not in self.reached]
 
 
 def campaign(options, template, screen):
@@ -162,17 +107,18 @@ def campaign(options, template, screen):
     names = options.cases or ([variant.case] if variant else sorted(CASES))
     env = variants.env_of(options.variant) if variant else None
     patience = variants.PATIENCE if variant else HEAL_S
-    plain = options.plain or bool(variant and variant.plain)
+    cases = Plan(names, options.seed, options.minutes,
+                 options.plain or bool(variant and variant.plain))
     try:
-        for case, seed, plain in plan(names, options.seed, options.minutes,
-                                      plain):
-            screen.begin(case, seed)
+        for case, seed, plain in cases:
+            screen.begin(case, seed, cases.place)
             run = Run(case, seed, template, options.scale, env, screen.step,
-                      patience, plain)
+                      patience, bool(plain), options.keep)
             results.append(run.go_through())
             screen.end(results[-1])
+            keep_json(options, results)
     finally:                            # also when it was broken off
-        show(results, options)
+        show(results, options, cases.left_out())
     if variant:
         return Outcome(results, missed(variant, results))
     return judge_results(results)
@@ -185,12 +131,19 @@ def judge_results(results):
     return Outcome(results, reasons, may_retry=checks <= WAITS)
 
 
-def show(results, options):
+def show(results, options, left_out):
     if results:
-        print(table(results))
+        print(report.table(results))
+    if left_out:
+        print(f"not reached: {len(left_out)} cases: {' '.join(left_out)}")
     for result in results:
         if result.violations:
-            print("\n" + describe(result, options))
+            print("\n" + report.describe(result, again(result, options)))
+
+
+def keep_json(options, results):
+    if options.json:
+        report.save(options.json, results)
 
 
 def missed(variant, results):
@@ -207,15 +160,6 @@ def control(options, template, screen):
     control = variants.Control(template, screen, options.seed, options.scale)
     control.run(variants.of_cases(options.cases))
     return Outcome(control.results, control.missed)
-
-
-def save(path, results):
-    def plain(result):
-        fields = dataclasses.asdict(result)
-        fields.pop("logs")
-        return fields
-    pathlib.Path(path).write_text(
-        json.dumps([plain(each) for each in results], indent=1) + "\n")
 
 
 def read_options(arguments):
@@ -239,7 +183,11 @@ def read_options(arguments):
                         help="runs every variant, or those of the cases named: "
                         "each must be caught, and the right daemon must not")
     parser.add_argument("--list", action="store_true", help="names the cases")
-    parser.add_argument("--json", metavar="FILE", help="writes the results")
+    parser.add_argument("--json", metavar="FILE",
+                        help="writes the results, anew after each run")
+    parser.add_argument("--keep", action="store_true",
+                        help="keeps the files of what failed, all logs among them")
+    parser.add_argument("--build", metavar="SCRIPT", help=argparse.SUPPRESS)
     parser.add_argument("--once", metavar="FILE", type=pathlib.Path,
                         help="a failure that no slow machine explains is kept in "
                         "FILE, and is one again where FILE is there")
@@ -257,9 +205,15 @@ def check_options(parser, options):
             parser.error(f"there is no case {name}: see --list")
     if options.scale < 1 or options.minutes < 0:
         parser.error("--scale is 1 or more, --minutes 0 or more")
+    if options.json and not options.list:
+        try:
+            report.save(options.json, [])
+        except OSError as error:
+            parser.error(f"--json: {options.json} cannot be written: "
+                         f"{error.strerror}")
     if not options.control:
         return
-    for name in ("minutes", "plain", "variant"):
+    for name in ("minutes", "plain", "variant", "keep"):
         if getattr(options, name):
             parser.error(f"--control plays each variant in its own way: not with"
                          f" --{name}")
@@ -270,13 +224,12 @@ def check_options(parser, options):
 
 
 def play(options):
-    screen = Screen(options.verbose)
+    screen = report.Screen(options.verbose)
     with harness.Bed() as template_bed:
         template = harness.make_pg_template(template_bed)
         act = control if options.control else campaign
         outcome = act(options, template, screen)
-    if options.json:
-        save(options.json, outcome.results)
+    keep_json(options, outcome.results)
     return outcome
 
 
@@ -301,20 +254,29 @@ def play_once(options):
     return outcome
 
 
+def list_cases():
+    # Whoever reads it may have seen enough (head).
+    with contextlib.suppress(BrokenPipeError):
+        for case in CASES.values():
+            print(f"{case.name:<24} {case.title}", flush=True)
+
+
 def main(arguments):
     load_cases()
     options = read_options(arguments)
     if options.list:
-        for case in CASES.values():
-            print(f"{case.name:<24} {case.title}")
+        list_cases()
         return 0
-    if not harness.build_has("LIKESYNCD_FAULTS"):
-        sys.exit(f"{harness.BUILD} is built without LIKESYNCD_FAULTS")
+    break_off_by(signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     try:
+        if options.build and subprocess.call(["sh", options.build]) != 0:
+            return 1
+        if not harness.build_has("LIKESYNCD_FAULTS"):
+            sys.exit(f"{harness.BUILD} is built without LIKESYNCD_FAULTS")
         outcome = play_once(options) if options.once else play(options)
-    except KeyboardInterrupt:
+    except BrokenOff as end:
         print("\nbroken off", file=sys.stderr)
-        return BROKEN_OFF
+        return end.status
     return 0 if outcome.is_good else 1
 
 

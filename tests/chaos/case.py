@@ -133,7 +133,8 @@ class Result:
     unknown: int = 0
     lost: int = 0
     lost_in_window: int = 0
-    window_s: float = 0.0
+    window_s: float = 0.0       # how far back these reached
+    bound_s: float = 0.0        # and might have
     doubled: int = 0
     heal_s: float = 0.0         # after the last repair, or another one
     stall_ms: float | None = None       # None: none was looked at
@@ -142,6 +143,7 @@ class Result:
     violations: list = dataclasses.field(default_factory=list)
     notes: list = dataclasses.field(default_factory=list)
     logs: list = dataclasses.field(default_factory=list, repr=False)
+    kept: str = ""              # its files
 
     def checks(self):
         return {check for check, _ in self.violations}
@@ -150,12 +152,12 @@ class Result:
 class Run:
     """See above. `env` is what the daemons get besides: a variant; `patience`,
     how long they may take to heal; `plain`: they have no sanitizers, which hide
-    how much memory they take."""
+    how much memory they take; `keep`: the files of a run that failed stay."""
 
     def __init__(self, case, seed, template=None, scale=1, env=None,
-                 show=None, patience=HEAL_S, plain=False):
+                 show=None, patience=HEAL_S, plain=False, keep=False):
         self.case, self.seed, self.scale = case, seed, scale
-        self.plain = plain
+        self.plain, self.keep = plain, keep
         self.patience = patience
         self.env, self.show = env or {}, show
         self.random = random.Random(f"{case.name}/{seed}")
@@ -414,6 +416,10 @@ class Run:
         """Daemons must end well, and no sanitizer may have said a word."""
         self.result.logs = self.bed.logs(25)
         with self.failing("end"):
-            self.bed.close()
+            self.bed.close(remove=False)
+        if self.keep and self.result.violations:
+            self.result.kept = str(self.bed.dir)
+        else:
+            self.bed.remove()
         for link in self.links.values():
             link.close()

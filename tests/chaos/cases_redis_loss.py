@@ -44,22 +44,20 @@ def aof(redis):
 
 
 def wait_synced(run):
-    """Until a sync that begins from now on has ended: all that was acked before
-    now is on the disk."""
+    """Until all that was acked before now is on the disk."""
     now = time.monotonic()
     run.until(lambda: (run.power.synced(aof(run.redis))[1] or 0) > now,
-              "a sync to begin and to end")
+              "a sync of what is written from now on")
 
 
 def cut_power(run):
-    """SIGKILL, and what was not brought to the disk is gone: how many bytes; the
-    beginning of the last sync, up to which all is there; and when it died."""
+    """SIGKILL, and what was not brought to the disk is gone: how many bytes; up to
+    when all is there; and when it died."""
     run.redis.kill9()
     killed = time.monotonic()
     run.power.slow(0)
     lost, since = run.power.cut(aof(run.redis))
-    run.note(f"{lost} bytes are gone; the last sync began "
-             f"{killed - since:.2f} s before")
+    run.note(f"{lost} bytes are gone, of the last {killed - since:.2f} s")
     return lost, since, killed
 
 

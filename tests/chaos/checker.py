@@ -4,21 +4,7 @@ record of the clients, PostgreSQL, and Redis. It knows nothing of the daemon.
 
 `read_facts` takes what the servers hold; `judge` compares it with the record and
 needs no server, so test_checker.py can show for each check that it fails. Every
-violation names its check:
-
-    exact      I1: counts are those of the rows
-    lost       an acked event is not in PostgreSQL
-    doubled    the same event changed a row twice, or more changes than events, or
-               a count is more than its rows
-    refused    an event that was refused is there
-    made-up    a row that nobody asked for, or with another state
-    time       a row's time went back, or a row was deleted
-    letters    dead letters that are not the poison's, or none for the poison
-    left       something is dirty or in flight in Redis, or belief is not fact
-    through    sync_state.synced_through did not move on
-    read       a read that does not show what was answered before it
-    answer     an error reply that the case does not explain, or a wrong 0 or 1
-    served     more requests refused or unknown than the case explains"""
+violation names its check; report.py says what each means."""
 import collections
 import contextlib
 import dataclasses

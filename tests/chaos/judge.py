@@ -41,6 +41,8 @@ def judge(run, before):
     run.result.violations += verdict.violations
     for name in ("lost", "lost_in_window", "window_s", "doubled"):
         setattr(run.result, name, getattr(verdict, name))
+    run.result.bound_s = max((window.until - window.since
+                              for window in run.record.windows), default=0.0)
     judge_watcher(run)
     for daemon in run.daemons:
         judge_answers(run, daemon)

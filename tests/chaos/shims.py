@@ -158,16 +158,16 @@ class Power(Shim):
 
     name = "power"
     FILES, WORDS = 64, 4
-    UNDER_WAY, LIST = 2, 3      # words
+    UNDER_WAY, LIST = 2, 5      # words
 
     def slow(self, seconds):
         """Each sync takes so much longer."""
         self.put(1, int(seconds * 1_000_000))
 
     def synced(self, path):
-        """How long the file was at its last sync that ended well, when that
-        began (time.monotonic) and how long it took; (0, None, 0) without
-        one."""
+        """How long the file was at its last sync that ended well; up to when
+        (time.monotonic) that is all that was to be written; and how long it took.
+        (0, None, 0) without one."""
         inode, size = path.stat().st_ino, self.FILES * self.WORDS
         for slot in range(self.LIST, self.LIST + size, self.WORDS):
             if self.get(slot) == inode:
@@ -183,8 +183,8 @@ class Power(Shim):
     def cut(self, path):
         """To a file that nobody has open: (bytes that are gone, since when they
         are)."""
-        size, began, _ = self.synced(path)
+        size, since, _ = self.synced(path)
         lost = path.stat().st_size - size
         if lost > 0:
             os.truncate(path, size)
-        return max(lost, 0), began
+        return max(lost, 0), since

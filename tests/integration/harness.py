@@ -387,7 +387,7 @@ class Bed:
     def daemons(self):
         return [s for s in self.servers if isinstance(s, Daemon)]
 
-    def close(self, check=True):
+    def close(self, check=True, remove=True):
         """Stops all, last started first, and removes the directory; fails if
         a daemon did not end well or a sanitizer reported something."""
         try:
@@ -397,7 +397,11 @@ class Bed:
         finally:
             for server in reversed(self.servers):
                 server.stop()
-            shutil.rmtree(self.dir, ignore_errors=True)
+            if remove:
+                self.remove()
+
+    def remove(self):
+        shutil.rmtree(self.dir, ignore_errors=True)
 
     def __enter__(self):
         return self

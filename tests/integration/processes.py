@@ -18,10 +18,18 @@ NOT_INHERITED = re.compile(
     r"NOTIFY_SOCKET|JOURNAL_STREAM|LISTEN_|PG|LIKESYNCD_")
 
 
+HELD_PORTS = []         # sockets
+
+
 def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """A port of 127.0.0.1 that nobody else is given while this process lives, but
+    a server can listen on, as servers set SO_REUSEADDR: Linux lets them where the
+    other one has it, too, and does not listen."""
+    holder = socket.socket()
+    holder.bind(("127.0.0.1", 0))
+    holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    HELD_PORTS.append(holder)
+    return holder.getsockname()[1]
 
 
 class Failed(AssertionError):
@@ -52,6 +60,11 @@ def unprivileged_user():
     raise Failed("run as root, but there is neither a user postgres nor nobody")
 
 
+# What the parent's end sends is asked for after the fork, which the parent may not
+# have lived to see.
+WITH_PARENT = '[ "$PPID" -eq "$0" ] && exec "$@"'
+
+
 def wrapped(command, user=None, death_signal=None):
     """The command, run by setpriv as another user, and with a signal for when
     its parent ends."""
@@ -63,6 +76,8 @@ def wrapped(command, user=None, death_signal=None):
         wrapper += ["--pdeathsig", death_signal]
     if wrapper:
         wrapper = ["setpriv", *wrapper, "--"]
+    if death_signal:
+        wrapper += ["sh", "-c", WITH_PARENT, str(os.getpid())]
     return [*wrapper, *map(str, command)]
 
 

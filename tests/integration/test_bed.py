@@ -14,6 +14,7 @@ import pytest
 import redis as redis_py
 
 import harness
+import processes
 
 ROW = ("INSERT INTO user_like_post"
        " (post_id, user_id, status, prev_status, ctime, mtime)"
@@ -158,3 +159,22 @@ def test_sanitizer_reports_are_found():
     assert found("==7==ERROR: LeakSanitizer: detected memory leaks")
     assert found("daemon/core/ids.c:12:5: runtime error: signed integer …")
     assert not found("flusher: batch 7: cause (SQLSTATE 22P02)")
+
+
+def test_a_free_port_is_nobody_elses(redis):
+    """Not even before a server has it, which can all the same."""
+    port = harness.free_port()
+    with socket.socket() as other, pytest.raises(OSError):
+        other.bind(("127.0.0.1", port))
+    redis.ask("CONFIG", "SET", "port", port)
+    with socket.create_connection(("127.0.0.1", port), timeout=30) as client:
+        client.sendall(b"PING\r\n")
+        assert client.recv(100) == b"+PONG\r\n"
+
+
+def test_a_child_of_a_dead_parent_ends():
+    """The parent may end before its child asks to be told of that."""
+    command = processes.wrapped(["true"], death_signal="KILL")
+    assert subprocess.run(command).returncode == 0
+    command[command.index(str(os.getpid()))] = "1"
+    assert subprocess.run(command).returncode == 1

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* What a power cut would leave of a file: how long it was when it was last brought
- * to the disk, and when that began. What is not synced is cut off by the test. */
+ * to the disk, and up to when that is all that was to be written: the begin of the
+ * last write before it, since a sync may wait for its thread, and writes for the
+ * sync. What is not synced is cut off by the test. */
 #include <errno.h>
 #include <stdbool.h>
 #include <sys/stat.h>
@@ -14,7 +16,7 @@
 struct power_file {
     shim_word inode; /* 0: the end of the list */
     shim_word size;
-    shim_word began_us; /* monotonic, as all times here */
+    shim_word since_us; /* monotonic, as all times here */
     shim_word took_us;
 };
 
@@ -22,6 +24,8 @@ struct power_page {
     shim_word loaded;
     shim_word slow_us;      /* so long each sync takes besides */
     shim_word under_way_us; /* when the sync began that is under way; or 0 */
+    shim_word written;      /* the inode that was written last */
+    shim_word written_us;   /* and when that began */
     struct power_file files[FILES];
 };
 
@@ -40,7 +44,12 @@ static int64_t now_us(void)
     return t.tv_sec * INT64_C(1000000) + t.tv_nsec / 1000;
 }
 
-static void remember(const struct stat *st, int64_t began_us)
+static bool is_file(int fd, struct stat *st)
+{
+    return page && fstat(fd, st) == 0 && S_ISREG(st->st_mode);
+}
+
+static void remember(const struct stat *st, int64_t since_us, int64_t took_us)
 {
     for (int i = 0; i < FILES; i++) {
         struct power_file *f = &page->files[i];
@@ -50,8 +59,8 @@ static void remember(const struct stat *st, int64_t began_us)
                                            (int64_t)st->st_ino) ||
             none == (int64_t)st->st_ino) {
             atomic_store(&f->size, st->st_size);
-            atomic_store(&f->began_us, began_us);
-            atomic_store(&f->took_us, now_us() - began_us);
+            atomic_store(&f->since_us, since_us);
+            atomic_store(&f->took_us, took_us);
             return;
         }
     }
@@ -62,12 +71,15 @@ static int sync_by(long number, int fd)
 {
     struct stat st;
     int64_t began_us = now_us();
-    bool is_file = page && fstat(fd, &st) == 0 && S_ISREG(st.st_mode);
+    int64_t since_us = page ? atomic_load(&page->written_us) : 0;
+    bool counts = is_file(fd, &st);
     struct timespec slow = {0, 0};
 
-    if (is_file) {
+    if (counts) {
         int64_t us = atomic_load(&page->slow_us);
 
+        if (atomic_load(&page->written) != (int64_t)st.st_ino)
+            since_us = began_us;
         atomic_store(&page->under_way_us, began_us);
         slow.tv_sec = us / 1000000;
         slow.tv_nsec = us % 1000000 * 1000;
@@ -75,11 +87,22 @@ static int sync_by(long number, int fd)
     }
     if (syscall(number, fd) != 0)
         return -1;
-    if (is_file) {
-        remember(&st, began_us);
+    if (counts) {
+        remember(&st, since_us, now_us() - began_us);
         atomic_store(&page->under_way_us, 0);
     }
     return 0;
+}
+
+ssize_t write(int fd, const void *data, size_t len)
+{
+    struct stat st;
+
+    if (is_file(fd, &st)) {
+        atomic_store(&page->written_us, now_us());
+        atomic_store(&page->written, (int64_t)st.st_ino);
+    }
+    return syscall(SYS_write, fd, data, len);
 }
 
 int fsync(int fd)
