@@ -136,11 +136,26 @@ local function learn(key, owner, h, ps, pm)
   call('HSET', key, 'synced', synced_text(h))
 end
 
+-- PostgreSQL got something newer than what is dirty or on some record here, of which
+-- the ack may tell what it held before: it becomes what that ack would make of it.
+local function overtaken(key, owner, member, h, ps, pm)
+  if COUNTER_PRE and h.st ~= h.syn then
+    pcall_redis('INCRBY', counter_key(owner), TEXT[h.syn - h.st])
+  end
+  h.st, h.m, h.syn, h.sm, h.gen, h.assumed = ps, pm, ps, pm, gen, false
+  call('HSET', key, 'status', TEXT[ps], 'mtime', time_text(pm), 'synced',
+       synced_text(h))
+  if not is_dirty_pair(owner, member) then
+    call('EXPIRE', key, ttl)
+  end
+end
+
 -- A pair that is on the record no more: it was acked already, or Redis has lost
 -- the record. Then what was looked up before this write and is kept is too old, here
 -- or by a daemon (services/recall.c).
 local function ack_lost(row)
-  local owner, member, pm = ARGV[row], ARGV[row + 1], ARGV[row + 3] + 0
+  local owner, member = ARGV[row], ARGV[row + 1]
+  local ps, pm = ARGV[row + 2] + 0, ARGV[row + 3] + 0
   local key = edge_key(owner, member)
   local h = edge_load(key)
   if COUNTER_PRE then
@@ -149,7 +164,7 @@ local function ack_lost(row)
   end
   if h and h.m >= pm then
     if COUNTER_PRE then
-      learn(key, owner, h, ARGV[row + 2] + 0, pm)
+      learn(key, owner, h, ps, pm)
     end
     return
   end
@@ -157,9 +172,11 @@ local function ack_lost(row)
   if h and h.syn and h.st == h.syn and h.m == h.sm
      and not is_dirty_pair(owner, member) then
     call('DEL', key)
+  elseif h and h.syn and not h.others and not is_doubtful then
+    overtaken(key, owner, member, h, ps, pm)
   end
   if LISTS then
-    if ARGV[row + 2] == '0' then
+    if ps == 0 then
       lists_set(owner, member, 0) -- a load only brings what is there
     end
     list_doubt(follow_key(owner))

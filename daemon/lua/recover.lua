@@ -40,9 +40,10 @@ call('DEL', 'likesync:none')   -- a first write that is allowed at maxmemory
 local run, repl, low, pg = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
 local state = call('HMGET', STATE, 'run_id', 'replid', 'gen', 'floor', 'since', 'pg')
 local gen, raised = tonumber(state[3]) or 0, 0
+local is_new_pg = state[6] and pg ~= '' and state[6] ~= pg
 if state[1] and (state[1] ~= run or state[2] ~= repl) then
   gen, raised = gen + 1, 1
-elseif state[6] and pg ~= '' and state[6] ~= pg then
+elseif is_new_pg then
   gen, raised = gen + 1, 2
 end
 if pg ~= '' and state[6] ~= pg then
@@ -52,7 +53,7 @@ if not state[1] or raised > 0 then
   local life = us_text(now_us())
   call('HSET', STATE, 'run_id', run, 'replid', repl, 'gen', format('%d', gen),
        'life', life)
-  if raised == 2 then
+  if is_new_pg then
     call('HSET', STATE, 'pg_life', life)
   end
 end

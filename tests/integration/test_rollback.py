@@ -11,7 +11,7 @@ import pytest
 import harness
 from edges import LIKES, check_clean, check_states
 from load import copy_data, put_back
-from servers import wait_for
+from servers import process_state, wait_for
 
 SMALL = {"flush_interval_ms": 20, "flush_batch_rows": 20,
          "flush_claim_rows": 7, "flush_lease_ms": 500,
@@ -23,11 +23,11 @@ CHECK_S = 2             # between two looks at what Redis is (recovery.c)
 class Stack:
     """A daemon, and random events whose outcome is known."""
 
-    def __init__(self, bed, redis, pg, seed):
+    def __init__(self, bed, redis, pg, seed, **options):
         print(f"seed {seed}")
         self.redis, self.pg = redis, pg
         self.random = random.Random(seed)
-        self.daemon = bed.daemon(redis, pg, **SMALL)
+        self.daemon = bed.daemon(redis, pg, **{**SMALL, **options})
 
     def ask(self, *words):
         with contextlib.closing(self.daemon.client()) as client:
@@ -219,6 +219,41 @@ def test_an_ack_of_what_may_be_gone(bed, redis, pg, lost):
     stack.flusher("RESUME")
     stack.daemon.drain()
     assert stack.ask("LIKECOUNT", 1) == [1]
+    check_clean(redis, pg)
+
+
+def test_a_batch_that_comes_late(bed, redis, pg, tmp_path):
+    """Redis has lost an unlike whose batch is on its way, and has the like before it
+    again. That one is written first, and acked last: its ack is of what was."""
+    stack = Stack(bed, redis, pg, 6, flush_lease_ms=60000)
+    first = stack.daemon
+    stack.flusher("PAUSE")
+    assert stack.ask("LIKE", 7, 2) == 1
+    stack.copy(tmp_path)
+    assert stack.ask("UNLIKE", 7, 2) == stack.ask("LIKE", 8, 1) == 1
+    with contextlib.closing(pg.connect()) as rival:
+        rival.autocommit = False        # its row is before the other in the batch
+        rival.cursor().execute("INSERT INTO user_like_post VALUES (1, 8, 1, 0,"
+                               " now(), now())")
+        stack.flusher("RESUME")
+        wait_for(lambda: pg.value("SELECT count(*) FROM pg_locks"
+                                  " WHERE NOT granted"), what="the write")
+        stack.flusher("PAUSE")
+        stack.roll_back(tmp_path)
+        second = bed.daemon(redis, pg, wait=None, env={"LIKESYNCD_STOP": "before_ack"},
+                            **{**SMALL, "flush_lease_ms": 60000})
+        wait_for(lambda: process_state(second.pid) == "T", what="the batch of the like")
+        assert pg.query("SELECT user_id, status FROM user_like_post") == [(7, 1)]
+        rival.rollback()
+    wait_for(lambda: stack.own_batches() == 0, what="the batch of the unlike")
+    assert pg.value("SELECT status FROM user_like_post WHERE user_id = 7") == 0
+    second.resume()
+    stack.daemon = second
+    wait_for(lambda: second.ready() and stack.own_batches() == 0, what="both acks")
+    for daemon in (first, second):
+        stack.daemon = daemon
+        assert stack.ask("LIKED", 7, 2) == stack.ask("LIKECOUNT", 2) == [0]
+    second.drain()
     check_clean(redis, pg)
 
 

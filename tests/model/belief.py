@@ -8,8 +8,8 @@ is old when it arrives), events by other writers (no `synced`, whole seconds),
 counters that others moved, claims, batches taken over (the state as it is then),
 writes of either, also twice, and by who was slow and holds the batch no more,
 acks in any order and in parts, killed daemons, rows that PostgreSQL refuses,
-Redis rolled back to an older copy with its clock behind. A hash does not expire
-while Redis' clock is behind its time.
+Redis rolled back to an older copy with its clock behind, PostgreSQL failed over to a
+standby that was behind. A hash does not expire while Redis' clock is behind its time.
 
 h: one hash. st, m: status and mtime. syn, sm: what PostgreSQL is believed to
 hold; syn None: written by others. g: generation, a: assumed.
@@ -31,14 +31,30 @@ believes it, B; the total is B + counter. Its rules:
   record, PostgreSQL might hold what the later one wrote and `synced` not. Nor does
   an ack of what was claimed in an older generation: it tells what PostgreSQL held
   then, and Redis has lost what was written since.
+- An ack of what is on record no more makes `synced` of a newer hash learn what was
+  written, where that was looked up before; an older hash becomes what was written,
+  since the ack that it waits for may tell what PostgreSQL held before. After a failover
+  of PostgreSQL it may be gone, whatever the ack says: then the pair is one of an older
+  generation.
 - It may expire at any time.
+
+PostgreSQL fails over: the generation is raised as for Redis, though a while later.
+Until then totals and answers may rely on what is lost. Nothing is dirty of what Redis
+believes to be in PostgreSQL; an event on such a pair merges it, and what PostgreSQL
+lacks is dirty again.
+
+A write that was on its way when Redis or PostgreSQL became another comes late: it may
+contradict what was answered meanwhile from what was looked up before it, and moves
+totals under their base. Its ack, which always comes here, ends that. (In the daemon
+nobody acks when it is killed; hashes expire, and it keeps bases for a short time by
+then.)
 
 Checked: I1 after every write. After every step, for each base of the present
 generation: B + counter is the number of pairs that the newest answered event
 leaves at 1 (after a rollback the newer of hash and row), with what others added
 without a row, in PostgreSQL or not yet. Not where a pair of the post is assumed,
-nor, after a rollback or where rows may be refused, where others wrote one of its
-pairs: their deltas are operations then. After the drain counters are 0, Redis and
+nor, after a rollback or failover or where rows may be refused, where others wrote one
+of its pairs: their deltas are operations then. After the drain counters are 0, Redis and
 PostgreSQL agree, every last answer is kept, nothing is unattributed but what
 others added without a row.
 
@@ -57,13 +73,16 @@ RULES = ("skip-assumed no-ack-guard ack-own-claim no-floor no-generation "
          "no-adopt no-bump "
          "no-epoch keep-on-record base-not-moved base-not-deleted "
          "no-base-generation fill-over-older fill-over-failover "
-         "old-taker old-life").split()
+         "old-taker old-life no-learn learn-what-is-lost not-overtaken no-pg-generation "
+         "merged-is-clean").split()
 CAUGHT_WITHIN = 2000         # seeds, each in all combinations
-RARE = {"old-life": 540}     # a first seed that is near one which catches it
+RARE = {"no-learn": 1043, "learn-what-is-lost": 2116, "not-overtaken": 754}
 SECOND = 4
 STEPS = dict(look_up=4, event=30, others=5, extern=2, claim=6, reload=2, write=12,
-             ack=13, fill=22, merge=2, expire=1, kill=2, copy=2, roll_back=2)
+             ack=13, fill=22, merge=2, expire=1, kill=2, copy=2, roll_back=2,
+             standby=2, fail_over=2, see=2)
 NAMES, WEIGHTS = list(STEPS), list(STEPS.values())
+OPTIONS = ("rollback", "optimistic", "foreign", "poison", "failover")
 PAIRS = [(po, u) for po in (1, 2) for u in (1, 2, 3)]
 
 
@@ -73,6 +92,7 @@ class Redis:
         self.floor, self.epoch = 0, 0
         self.base = {}           # (generation, post) -> B
         self.ext = {}            # of a counter: what came without a row
+        self.pg_life = 0         # since when PostgreSQL has its present history
 
 
 class Postgres:
@@ -82,10 +102,11 @@ class Postgres:
 
 
 class Walk:
-    def __init__(self, seed, rollback, optimistic, foreign, poison):
+    def __init__(self, seed, rollback, optimistic, foreign, poison, failover):
         self.rnd = random.Random(seed)
         self.rollback, self.optimistic = rollback, optimistic
         self.foreign, self.poison = foreign, poison
+        self.failover = failover
         self.r, self.p = Redis(), Postgres()
         self.clock, self.gen, self.batches = 1, 0, 0
         self.floor = 0
@@ -94,10 +115,12 @@ class Walk:
         self.written = []        # (hand, {pair: (st, m, ps, pm, dead)})
         self.fills, self.merges = [], []
         self.lookups = {}        # pair -> base, read from PostgreSQL a while ago
-        self.snaps = []
+        self.snaps, self.standbys = [], []
+        self.is_new_pg = False   # it failed over, and nobody has seen it
         self.told = {}
         self.truth = {}
         self.mixed = set()       # pairs that others wrote, too
+        self.late = set()        # pairs of which a write came late
         self.extern = 0
         self.lost_ok = False
 
@@ -116,6 +139,9 @@ class Walk:
             h = dict(st=b[0], m=b[1], syn=b[0], sm=b[1], g=self.gen, a=base is None)
         elif base is not None:
             self.merge(pair, h, base)
+            if (h["st"], h["m"]) != (h["syn"], h["sm"]) and \
+                    BREAK != "merged-is-clean":
+                r.dirty.add(pair)
             h = dict(h)
         else:
             h = dict(h)
@@ -131,7 +157,7 @@ class Walk:
             self.told[pair] = None
         if h["st"] == want and (not h["a"] or BREAK == "skip-assumed"):
             r.h[pair] = h
-            self.told[pair] = (want, self.gen)
+            self.promise(pair, want)
             return
         r.h[pair] = h
         old = h["st"]
@@ -143,9 +169,19 @@ class Walk:
         if at is None and now > self.clock:         # the clock is behind
             r.floor = max(r.floor, h["m"])
         self.mark(pair, want - old)
-        self.told[pair] = (want, self.gen) if at is None else None
+        if at is None:
+            self.promise(pair, want)
+        else:
+            self.told[pair] = None
         if h["m"] >= self.truth.get(pair, (-1, 0))[0]:
             self.truth[pair] = (h["m"], want)
+
+    def promise(self, pair, want):
+        """Unless Redis does not know yet what came late."""
+        is_overtaken = any(
+            hand["life"] != self.gen and pair in result
+            and result[pair][3] > self.r.h[pair]["m"] for hand, result in self.written)
+        self.told[pair] = None if is_overtaken else (want, self.gen)
 
     def look_up(self, pair):
         """For an event that is sent again some time later. LOOKUP_MAX: not as
@@ -288,6 +324,10 @@ class Walk:
                 p.row[x] = (st, m)
                 d = st - old[0]
             p.count[x[0]] = p.count.get(x[0], 0) + d
+            if hand["life"] != self.gen:
+                self.late.add(x)
+                if p.row.get(x) != old:
+                    self.told[x] = None
             row = p.row.get(x, (0, 0))
             result[x] = (st, m, row[0], row[1], dead)
         if b not in p.led:
@@ -303,11 +343,12 @@ class Walk:
         hand, result = self.written[i]
         b = hand["b"]
         rec = r.rec.get(b, dict(rows={}, orph={}, taker=hand["taker"]))
-        if hand["life"] != self.gen and BREAK != "old-life":
-            self.written.pop(i)    # PostgreSQL may have gone on since
-            return
-        if hand["taker"] < rec["taker"] and BREAK != "old-taker":
-            self.written.pop(i)    # whoever took it over may have written more
+        # PostgreSQL may have gone on since; or whoever took it over has written more.
+        if (hand["life"] != self.gen and BREAK != "old-life") or \
+                (hand["taker"] < rec["taker"] and BREAK != "old-taker"):
+            self.written.pop(i)
+            for x, (_, _, ps, pm, _) in result.items():
+                self.ack_lost(x, ps, pm, hand["life"])
             return
         for x, (st, m, ps, pm, dead) in result.items():
             if part and self.rnd.random() < .5:
@@ -317,7 +358,7 @@ class Walk:
                 r.epoch += 1
                 self.ack_pair(x, st, m, ps, pm, dead)
             else:
-                self.ack_lost(x, pm)
+                self.ack_lost(x, ps, pm, hand["life"])
         if not part:
             for po, d in rec["orph"].items():
                 self.add(po, -d)
@@ -362,16 +403,32 @@ class Walk:
             del r.h[x]                                     # its TTL ran out
             self.lookups.pop(x, None)
 
-    def ack_lost(self, x, pm):
-        """Acked already, or Redis has lost the record: then what is clean and
-        older was looked up before this write."""
+    def ack_lost(self, x, ps, pm, life):
+        """Acked already, by another, or Redis has lost the record: then what was
+        looked up before this write is older."""
         self.drop_base(x[0])
         self.r.epoch += 1
         h = self.r.h.get(x)
-        if h and h["syn"] is not None and h["m"] == h["sm"] < pm \
-                and h["st"] == h["syn"] and x not in self.r.dirty:
+        if h is None or h["syn"] is None or h.get("others"):
+            return
+        is_doubtful = life < self.r.pg_life and BREAK != "learn-what-is-lost"
+        if h["m"] >= pm:
+            self.learn(x, h, ps, pm, is_doubtful)
+        elif h["m"] == h["sm"] and h["st"] == h["syn"] and x not in self.r.dirty:
             del self.r.h[x]
             self.lookups.pop(x, None)
+        elif not is_doubtful and BREAK != "not-overtaken":
+            self.add(x[0], h["syn"] - h["st"])
+            h.update(st=ps, m=pm, syn=ps, sm=pm, g=self.gen, a=False)
+
+    def learn(self, x, h, ps, pm, is_doubtful):
+        if h["sm"] >= pm or h["g"] != self.gen or h["a"] or BREAK == "no-learn":
+            return
+        if is_doubtful:
+            h["g"] = self.gen - 1
+            return
+        self.add(x[0], h["syn"] - ps)
+        h.update(syn=ps, sm=pm)
 
     # ---- the cached base of a total ----
     def key(self, post):
@@ -388,6 +445,11 @@ class Walk:
     def on_record(self, post):
         return any(post in q["orph"] or any(x[0] == post for x in q["rows"])
                    for q in self.r.rec.values())
+
+    def is_late(self, post):
+        """Something of before was written, and not acked yet."""
+        return any(hand["life"] != self.gen and any(x[0] == post for x in result)
+                   for hand, result in self.written)
 
     def older(self, post):
         """Dirty pairs of which the counter may hold a wrong belief."""
@@ -428,19 +490,24 @@ class Walk:
         h, row = self.r.h.get(x), self.p.row.get(x, (0, 0))
         if h is None:
             return row[0]
-        if h["g"] != self.gen and row[1] >= h["m"]:
+        is_open = x in self.r.dirty or any(x in q["rows"]
+                                           for q in self.r.rec.values())
+        if h["g"] != self.gen and (row[1] >= h["m"] or not is_open):
             return row[0]
         return h["st"]
 
     def check_base(self, what):
         r, p = self.r, self.p
+        if self.is_new_pg:
+            return
         for po in (1, 2):
-            if self.key(po) not in r.base:
+            if self.key(po) not in r.base or self.is_late(po):
                 continue
             mine = [x for x in PAIRS if x[0] == po]
             if any(x in r.h and r.h[x]["a"] for x in mine):
                 continue
-            if (self.rollback or self.poison) and self.mixed & set(mine):
+            if (self.rollback or self.poison or self.failover) and \
+                    self.mixed & set(mine):
                 continue
             got = r.base[self.key(po)] + r.counter.get(po, 0)
             want = sum(self.newest(x) for x in mine) + p.un.get(po, 0) \
@@ -488,7 +555,8 @@ class Walk:
     def step_write(self, rnd):
         if self.hands:
             hand = rnd.choice(self.hands)
-            if rnd.random() < .7:        # else its COMMIT was not heard of
+            is_late = hand["life"] != self.gen
+            if is_late or rnd.random() < .7:     # else its COMMIT was not heard of
                 self.hands.remove(hand)
             self.write(hand)
 
@@ -520,27 +588,53 @@ class Walk:
         if self.rollback and self.snaps:
             self.roll_back()
 
+    def step_standby(self, _):
+        self.standbys.append(copy.deepcopy(self.p))
+
+    def step_fail_over(self, _):
+        if self.failover and self.standbys:
+            self.p = copy.deepcopy(self.standbys[-1])
+            self.is_new_pg = self.lost_ok = True
+
+    def step_see(self, _):
+        if self.is_new_pg:
+            self.see()
+
+    def see(self):
+        """A daemon sees that PostgreSQL has another history."""
+        self.is_new_pg = False
+        if BREAK != "no-pg-generation":
+            self.gen += 1
+            self.r.pg_life = self.gen
+        self.lookups.clear()
+        self.merges.clear()
+
     def killed(self):
-        self.written.clear()
+        self.written = [each for each in self.written if each[0]["life"] != self.gen]
         self.hands.clear()
         self.fills.clear()
         self.merges.clear()
 
     def roll_back(self):
         self.r = copy.deepcopy(self.snaps[-1])
-        self.hands.clear()
         if BREAK != "old-lookup":    # it was for another Redis
             self.lookups.clear()
         self.merges.clear()
         self.lost_ok = True
         self.gen += 1
-        back = self.rnd.randint(0, min(20, self.clock - 1))
+        back = self.rnd.choice((0, self.rnd.randint(0, min(20, self.clock - 1))))
+        if back:     # what comes late could be newer than what is new
+            self.hands.clear()
         self.clock -= back
         self.behind += back
         self.r.floor = max(self.r.floor, self.floor)
 
     def drain(self):
+        if self.is_new_pg:
+            self.see()
         self.killed()
+        while self.written:
+            self.ack(0, False)
         for _ in range(60):
             self.claim()
             for b in list(self.r.rec):
@@ -564,16 +658,22 @@ class Walk:
             if not self.lost_ok and x not in p.dead and x not in self.mixed:
                 assert p.row.get(x, (0,))[0] == t[1], f"lost {x}"
         for x, t in self.told.items():
-            # Others' whole seconds, a Redis rolled back and pairs that were never
-            # looked up, all three together: the one stated limit.
-            mixed = self.rollback and self.optimistic and x in self.mixed
+            # Others' whole seconds, a Redis rolled back, and pairs that were never
+            # looked up or written late, all three together: the one stated limit.
+            mixed = self.rollback and x in self.mixed and (self.optimistic or
+                                                           x in self.late)
             if t and t[1] == self.gen and x not in p.dead and not mixed:
                 assert p.row.get(x, (0,))[0] == t[0], f"{x}: promised {t[0]}"
-        if not self.rollback and not (self.foreign and self.poison):
+        if not self.rollback and not self.failover and \
+                not (self.foreign and self.poison):
             un = sum(p.un.values())
             assert un == self.extern, f"unattributed {p.un} want {self.extern}"
         elif not self.foreign:
             assert not any(p.un.values()), f"unattributed {p.un}"
+
+
+def flags_of(combo):
+    return [combo >> i & 1 for i in range(len(OPTIONS))]
 
 
 def first_caught():
@@ -581,20 +681,20 @@ def first_caught():
     n = 0
     first = RARE.get(BREAK, 0)
     for seed in range(first, first + CAUGHT_WITHIN):
-        for combo in range(16):
+        for combo in range(2 ** len(OPTIONS)):
             n += 1
             try:
-                Walk(seed, *(combo >> i & 1 for i in range(4))).run()
+                Walk(seed, *flags_of(combo)).run()
             except AssertionError:
                 return n
     return 0
 
 
 def walk_all(walks, verbose):
-    """All 16 combinations; returns how many walks were broken."""
+    """All combinations; returns how many walks were broken."""
     broken = 0
-    for combo in range(16):
-        flags = [combo >> i & 1 for i in range(4)]
+    for combo in range(2 ** len(OPTIONS)):
+        flags = flags_of(combo)
         bad, first = 0, None
         for seed in range(walks):
             try:
@@ -603,9 +703,8 @@ def walk_all(walks, verbose):
                 bad += 1
                 first = first or (seed, str(e))
         broken += bad
-        names = ("rollback", "optimistic", "foreign", "poison")
         if verbose or bad and not BREAK:
-            print(" ".join(f"{n}={f}" for n, f in zip(names, flags)),
+            print(" ".join(f"{n}={f}" for n, f in zip(OPTIONS, flags)),
                   f"{bad}/{walks} broken {first or ''}", flush=True)
     return broken
 
@@ -617,7 +716,7 @@ def main():
         sys.exit(1 if walk_all(walks, True) else 0)
     walks = int(sys.argv[2])
     failed = walk_all(walks, False)
-    print(f"all rules: {failed} of {16 * walks} walks broken (seeds 0 to "
+    print(f"all rules: {failed} of {2 ** len(OPTIONS) * walks} walks broken (seeds 0 to "
           f"{walks - 1})")
     for BREAK in RULES:
         caught = first_caught()
