@@ -207,6 +207,7 @@ def test_killed_one_by_one_and_both(two, redis, pg):
                 daemon.kill9()
             if len(victims) == 1 and rnd.random() < 0.5:
                 other = two[0] if victims == two[1:] else two[1]
+                other.wait_up(other.ready)      # it may just have been started
                 mark.drain(other)
             for daemon in victims:
                 daemon.start(wait=None)
