@@ -135,20 +135,21 @@ class Server:
         self.exit_seen = False
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                wrapped(command, user, death_signal),
+                wrapped([*self.preload_words(), *command], user, death_signal),
                 stdin=subprocess.DEVNULL, stdout=log,
                 stderr=subprocess.STDOUT, cwd=self.dir,
-                env={**inherited, **(env or {}), **self.preload_env()},
+                env={**inherited, **(env or {})},
                 pass_fds=pass_fds, start_new_session=True)
 
-    def preload_env(self):
+    def preload_words(self):
+        """In front of the program itself: not into what starts it."""
         if not self.preload:
-            return {}
+            return []
         env = {"LD_PRELOAD": ":".join(str(shim.library)
                                       for shim in self.preload)}
         for shim in self.preload:
             env.update(shim.env())
-        return env
+        return ["env", *(f"{name}={value}" for name, value in env.items())]
 
     def signal(self, number):
         if not self.running():
