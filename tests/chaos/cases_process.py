@@ -84,13 +84,19 @@ class Points:
             return {batch for kind in ("like", "follow") for batch
                     in keys.zrange(f"likesync:batches:{kind}", 0, -1)}
 
-    def die_at(self, point, after=None):
+    def die_at(self, point, after=None, term=False):
+        """By SIGKILL, or SIGTERM; `after`: behind this point."""
         if self.daemon.running():
             self.daemon.kill9()
-        env = {"LIKESYNCD_AFTER": after} if after else None
-        self.daemon.start(point, wait=None, env=env)
+        env = {"LIKESYNCD_AFTER": after} if after else {}
+        if term:
+            env["LIKESYNCD_TERM"] = point
+        self.daemon.start(None if term else point, wait=None, env=env)
         self.run.until(lambda: self.nudge(point), f"{point} to be reached")
-        self.daemon.wait_fault()
+        if not term:
+            self.daemon.wait_fault()
+        elif self.daemon.wait_exit() != 0:
+            self.run.fail("end", f"SIGTERM at {point}: {self.daemon.wait_exit()}")
 
     def nth(self, point):
         n = self.run.random.randint(1, 3) if point in FLOW else 1
@@ -160,19 +166,22 @@ def points_term(run):
     at.end()
 
 
-@case("points_takeover", "killed again and again while it takes over what it"
-      " left when it was killed", start="held", mostly=(UNKNOWN,))
+@case("points_takeover", "killed, or told to stop, again and again while it takes"
+      " over what it left when it was killed", start="held", mostly=(UNKNOWN,))
 def points_takeover(run):
-    at = Points(run)
-    for kind in ("like", "follow"):
-        run.load.kind = kind
-        for point in (*TAKEOVER, *FLOW):
-            run.fault(f"SIGKILL at {point} behind a takeover, {kind}s")
-            at.others.write()
-            at.die_at(run.random.choice(FLOW[:5]))
+    for at, point in each_point(run):
+        if point.startswith(("list_", "adopt_")):
+            continue                    # nothing of a batch
+        term = run.random.random() < 0.5
+        signal = "SIGTERM" if term else "SIGKILL"
+        run.fault(f"{signal} at {point} behind a takeover, {run.load.kind}s")
+        at.others.write()
+        at.die_at(run.random.choice(FLOW[:5]))
+        if point in ("taken_over", "reloaded"):
+            at.die_at(point, term=term)
+        else:
             at.die_at("reloaded")
-            if point not in ("taken_over", "reloaded"):
-                at.die_at(point, after="reloaded")
+            at.die_at(point, after="reloaded", term=term)
     at.end()
 
 
@@ -207,6 +216,22 @@ def stale(run):
         taken = run.daemons[1].metrics()["likesyncd_batches_taken_over_total"]
         run.until(lambda: run.daemons[1].metrics()[
             "likesyncd_batches_taken_over_total"] > taken, "a takeover")
+        run.load.wait_acked(300)
+        run.mend()
+        run.load.wait_each()
+
+
+@case("late_ack", "one is stopped in front of an ack, within its lease, until others"
+      " have written newer rows of the same pairs", daemons=2,
+      daemon={"flush_lease_ms": 20000})
+def late_ack(run):
+    daemon = run.daemons[0]
+    for _ in range(run.rounds(8)):
+        daemon.term()
+        run.fault("SIGSTOP in front of an ack", repair=daemon.resume)
+        daemon.start(wait=None, env={
+            "LIKESYNCD_STOP": f"before_ack:{run.random.randint(1, 5)}"})
+        run.until(lambda: process_state(daemon.pid) == "T", "SIGSTOP")
         run.load.wait_acked(300)
         run.mend()
         run.load.wait_each()

@@ -42,8 +42,9 @@ class Question:
         if not self.keys and not self.posts:
             return
         values = re.findall(rb"^:(-?\d+)\r$", reply, re.M)
-        assert reply[:1] == b"*" and \
-            len(values) == len(self.keys) + len(self.posts), (self.words, reply)
+        if reply[:1] != b"*" or len(values) != len(self.keys) + len(self.posts):
+            self.record.texts[f"(no answer to {self.words}: {reply[:100]!r})"] += 1
+            return
         now = time.monotonic()
         self.record.totals += [Total(post, int(value), self.sent, now)
                                for post, value in zip(self.posts, values)]

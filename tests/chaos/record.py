@@ -123,6 +123,11 @@ class Record:
         self.texts[answer] += 1
         request.outcome = UNKNOWN if answer.startswith("UNKNOWN") else REFUSED
 
+    def wrong_answer(self, request, reply):
+        """Not what an answer to it may be; no case explains that."""
+        self.texts[f"(no answer: {reply[:100]!r})"] += 1
+        self.lost_answer(request)
+
     def lost_answer(self, request):
         """The connection went, or it took too long."""
         request.outcome = UNKNOWN

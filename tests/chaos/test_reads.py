@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: MIT
 """What clients read meanwhile is taken in, and judged."""
+import types
+
 import pytest
 
 import bed  # noqa: F401
 import checker
-from clients import counted
-from harness import Failed
+from clients import Client, counted
 from reads import Question, judge_totals
-from record import Total
+from record import UNKNOWN, Total
 from story import ORDERED, TIMED, Story
 
 
@@ -114,5 +115,15 @@ def test_answers_are_taken_in(story):
     assert counted(story.record, request, b"*2\r\n:1\r\n:25\r\n") == b":1\r\n"
     assert counted(story.record, request, b"*2\r\n:0\r\n$-1\r\n") == b":0\r\n"
     assert [(t.post, t.value) for t in story.record.totals[2:]] == [(10, 25)]
-    with pytest.raises(Failed):
-        counted(story.record, request, b"*1\r\n:1\r\n")
+    assert counted(story.record, request, b"*1\r\n:1\r\n") is None
+
+
+@pytest.mark.parametrize("reply", [b":2\r\n", b"+OK\r\n", b"$1\r\n1\r\n", b"*1\r\n:1\r\n"])
+def test_what_is_no_answer(story, reply):
+    """To a like; no case explains it."""
+    request = story.record.send(story.record.event(0, *TIMED, 1, False))
+    again = []
+    client = types.SimpleNamespace(record=story.record, unknown=again.append, acked=0)
+    Client.answered(client, request, reply)
+    assert request.outcome == UNKNOWN and again == [request.event]
+    assert story.checks() == {"answer"}

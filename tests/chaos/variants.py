@@ -52,6 +52,9 @@ VARIANTS = {
     "ack_over_newer": Variant(
         "calm", ("lost",), "daemon/lua/ack.lua",
         "if not newer and not h.others then", "if not h.others then"),
+    "older_ack_taken": Variant(
+        "late_ack", ("lost", "doubled", "left"), "daemon/lua/ack.lua",
+        "if pm < h.sm then", "if false then"),
     "event_unregistered": Variant(
         "calm", ("lost", "left"), "daemon/lua/event.lua",
         "call('SADD', REGISTRY, unpack(marked))", ""),
