@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # lint.sh format        the layout of all C files, by clang-format
-# lint.sh tidy BUILD    clang-tidy over daemon/, with BUILD's compile commands
+# lint.sh tidy BUILD    clang-tidy over daemon/ and the load generator, with
+#                       BUILD's compile commands
 # lint.sh lua           syntax and global names of the Lua scripts
 # lint.sh man BUILD     the pages of the manual that BUILD made
 #
@@ -14,10 +15,10 @@ format() {
         -exec clang-format-19 --dry-run -Werror {} +
 }
 
-# Only what BUILD compiles, which is all of daemon/: clang-tidy would guess at
-# the flags of anything else.
+# Only what BUILD compiles, which is all of these: clang-tidy would guess at the flags
+# of anything else.
 tidy() {
-    sed -n 's/^ *"file": "\(.*\/daemon\/.*\.c\)",*$/\1/p' \
+    sed -nE 's/^ *"file": "(.*\/(daemon|likebench)\/.*\.c)",*$/\1/p' \
         "$1/compile_commands.json" |
         xargs -P "$(nproc)" -n 1 clang-tidy-19 --quiet -p "$1"
 }

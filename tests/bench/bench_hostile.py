@@ -46,9 +46,9 @@ def p99_ms(bench, daemon, first):
     with contextlib.ExitStack() as stack:
         for verb in VERBS:
             took[verb] = stack.enter_context(
-                probe(daemon, verb, "-f", first, "-o", 1000))
-        time.sleep(bench.seconds)
-    likes = int(took["LIKE"]["probes"])
+                probe(daemon, verb, first=first, others=1000))
+        time.sleep(bench.options.seconds)
+    likes = int(took["LIKE"]["events"])
     if took["LIKE"]["ones"] != likes:
         raise harness.Failed("a reply to LIKE was not 1")
     return {verb: took[verb]["p99_ms"] for verb in VERBS}, likes

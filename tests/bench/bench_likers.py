@@ -7,10 +7,9 @@ import statistics
 import time
 
 import harness
-from bench_stage import ID_BASE
+from bench_stage import ID_BASE, NEVER
 
 POSTS = 100_000   # of the spread loads
-NEVER = 99_999_999
 LIKERS = 300_000
 POST = ID_BASE    # likebench's only post with -o 1
 PAGES = 300
@@ -34,13 +33,13 @@ def events(bench):
     with bench.stage(lists=True) as stage:
         servers = {"redis": stage.redis, "daemon": stage.daemon}
         stage.flusher("PAUSE")
-        timed = "-t", bench.seconds
+        timed = {"seconds": bench.options.seconds}
         first = bench.measured("likers_first", lambda: stage.load(
-            "-n", NEVER, "-o", POSTS, *timed), **servers)
-        n = int(first["events"])
+            events=NEVER, others=POSTS, **timed), **servers)
+        n = first["events"]
         known = bench.measured("likers_known", lambda: stage.load(
-            "-v", "UNLIKE", "-n", n, "-o", POSTS, *timed), **servers)
-        back = int(known["events"])
+            verb="UNLIKE", events=n, others=POSTS, **timed), **servers)
+        back = known["events"]
         if (first["ones"], known["ones"]) != (n, back):
             raise harness.Failed("a reply was not what it must be")
         stage.flush()
@@ -61,12 +60,12 @@ def flush(bench):
             for index in drop:
                 stage.pg.query(f"DROP INDEX {index}")
             before = used_memory(stage.redis)
-            stage.backlog(bench.events, POSTS)
+            stage.backlog(bench.options.events, POSTS)
             memory[key] = used_memory(stage.redis) - before
-            bench.note(key, bench.events / stage.flush())
-            stage.check(bench.events, bench.events)
+            bench.note(key, bench.options.events / stage.flush())
+            stage.check(bench.options.events, bench.options.events)
     bench.note("likers_memory", (
-        memory["likers_flush"] - memory["likers_flush_none"]) / bench.events)
+        memory["likers_flush"] - memory["likers_flush_none"]) / bench.options.events)
 
 
 def pages(client, rng):
@@ -94,6 +93,14 @@ def long_post(bench):
             bench.note(key, statistics.median(took))
             bench.note(f"{key}_longest", max(took))
             if key == "likers_page":
-                stage.load("-f", LIKERS, "-n", UNSYNCED, "-o", 1)
+                stage.load(first=LIKERS, events=UNSYNCED, others=1)
         stage.flush()
         stage.check(LIKERS + UNSYNCED, LIKERS + UNSYNCED)
+
+
+def steps(bench):
+    return (
+        ("LIKE with like.lists", lambda: events(bench)),
+        ("flush with and without like.lists", lambda: flush(bench)),
+        (f"pages of {LIKERS:,} likers", lambda: long_post(bench)),
+    )

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """What bench.py's workloads run on, and how they load it and look at it."""
 import contextlib
+import json
 import os
 import pathlib
 import re
@@ -14,6 +15,8 @@ import harness
 LIKEBENCH = harness.BUILD / "likebench"
 CONNECTIONS = 16
 PIPELINE = 64
+PROBES_S = 500    # of a probe
+NEVER = 90_000_000
 HZ = os.sysconf("SC_CLK_TCK")
 ID_BASE = 1_000_000_000  # of likebench: event i is of user ID_BASE + i
 
@@ -23,44 +26,63 @@ FOLLOWS = "user_follow", ("SELECT (sum(following_count) + sum(follower_count))"
                           " / 2 FROM user_follow_count")
 
 
-def read_pairs(output):
-    return {name: float(value) for name, _, value in
-            (word.partition("=") for word in output.decode().split())}
+def arguments(socket, workload, options):
+    """Of likebench: `first=5` is --first 5; what is None is left out."""
+    words = [LIKEBENCH, "--socket", socket, "--workload", workload]
+    for name, value in options.items():
+        if value is not None:
+            words += ["--" + name, value]
+    return [str(word) for word in words]
 
 
-def likebench(socket, *arguments):
-    """Runs the load generator: {key: number} of what it prints."""
-    done = subprocess.run(
-        [str(part) for part in (LIKEBENCH, "-s", socket, "-c", CONNECTIONS,
-                                "-p", PIPELINE, *arguments)],
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE, timeout=900)
-    if done.returncode != 0:
-        raise harness.Failed(done.stderr.decode())
-    result = read_pairs(done.stdout)
+def read_result(output, error):
+    """What likebench prints; errors of the server fail."""
+    if not output:
+        raise harness.Failed(error.decode().strip() or "likebench was killed")
+    result = json.loads(output)
     if result["errors"]:
-        raise harness.Failed(f"{result['errors']:.0f} errors: "
-                             f"{done.stderr.decode().strip()}")
+        raise harness.Failed(f"{result['errors']} errors, the first: "
+                             f"{result['first_error']}")
     return result
 
 
+def likebench(socket, workload, **options):
+    """Runs the load generator until it ends."""
+    done = subprocess.run(
+        arguments(socket, workload, {"connections": CONNECTIONS,
+                                     "pipeline": PIPELINE, **options}),
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, timeout=900)
+    return read_result(done.stdout, done.stderr)
+
+
 @contextlib.contextmanager
-def probe(daemon, verb, *arguments):
-    """Sends a command now and then on a connection of its own, all the while;
-    yields a dictionary that holds how long it took afterwards."""
+def likebench_until(socket, workload, **options):
+    """Runs it meanwhile; yields a dictionary that holds its result afterwards."""
     result = {}
     process = subprocess.Popen(
-        [str(part) for part in (LIKEBENCH, "-s", daemon.socket, "-m", "probe",
-                                "-v", verb, *arguments)],
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+        arguments(socket, workload, {"events": NEVER, **options}),
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE)
     try:
         yield result
     finally:
         process.send_signal(signal.SIGTERM)
-        output, _ = process.communicate(timeout=70)
-    if process.returncode != 0:
-        raise harness.Failed(f"{verb} on a connection of its own failed")
-    result.update(read_pairs(output))
+        output, error = process.communicate(timeout=70)
+    result.update(read_result(output, error))
+
+
+@contextlib.contextmanager
+def probe(daemon, verb, **options):
+    """A command every 2 ms on a connection of its own, all the while; yields a
+    dictionary that holds how long it took afterwards, in ms from when it was due."""
+    workload = "ping" if verb == "PING" else "event"
+    with likebench_until(daemon.socket, workload, verb=verb, connections=1,
+                         rate=PROBES_S, **options) as result:
+        yield result
+    took = result["latency_us"]
+    result.update(p50_ms=took["p50"] / 1000, p99_ms=took["p99"] / 1000,
+                  longest_ms=took["max"] / 1000)
 
 
 def cpu_s(server):
@@ -126,13 +148,16 @@ class Stage:
     def flusher(self, verb):
         self.admin.execute_command("FLUSHER", verb)
 
-    def load(self, *arguments):
-        return likebench(self.daemon.socket, "-m", "event", *arguments)
+    def run(self, workload, **options):
+        return likebench(self.daemon.socket, workload, **options)
 
-    def backlog(self, rows, others, *arguments):
+    def load(self, **options):
+        return self.run("event", **options)
+
+    def backlog(self, rows, others, **options):
         """Rows that wait for the flusher."""
         self.flusher("PAUSE")
-        result = self.load("-n", rows, "-o", others, *arguments)
+        result = self.load(events=rows, others=others, **options)
         if result["ones"] != rows:
             raise harness.Failed(f"{result['ones']:.0f} of {rows} were new")
 
