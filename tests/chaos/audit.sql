@@ -1,6 +1,7 @@
 -- SPDX-License-Identifier: MIT
 -- In the databases of the fault campaign: every change of a row of user_like_post
--- and user_follow, in the order in which they came. Not for production.
+-- and user_follow, in the order in which they came; and of sync_state, with what could
+-- be seen by then. Not for production.
 \set ON_ERROR_STOP on
 
 CREATE TABLE chaos_audit (
@@ -11,7 +12,16 @@ CREATE TABLE chaos_audit (
   old_status smallint,
   new_status smallint,
   old_us     bigint,
-  new_us     bigint
+  new_us     bigint,
+  xid        xid8 NOT NULL DEFAULT pg_current_xact_id()
+);
+
+CREATE TABLE chaos_through (
+  seq     bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  kind    text NOT NULL,
+  us      bigint NOT NULL,
+  xid     xid8 NOT NULL DEFAULT pg_current_xact_id(),
+  visible pg_snapshot NOT NULL DEFAULT pg_current_snapshot()
 );
 
 CREATE FUNCTION chaos_us(t timestamptz) RETURNS bigint LANGUAGE sql IMMUTABLE
@@ -39,3 +49,14 @@ CREATE TRIGGER chaos_audit AFTER INSERT OR UPDATE OR DELETE ON user_like_post
   FOR EACH ROW EXECUTE FUNCTION chaos_audit('like', 'post_id');
 CREATE TRIGGER chaos_audit AFTER INSERT OR UPDATE OR DELETE ON user_follow
   FOR EACH ROW EXECUTE FUNCTION chaos_audit('follow', 'followee_id');
+
+CREATE FUNCTION chaos_through() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
+AS $$
+BEGIN
+  INSERT INTO public.chaos_through (kind, us)
+  VALUES (NEW.kind, public.chaos_us(NEW.synced_through));
+  RETURN NULL;
+END $$;
+
+CREATE TRIGGER chaos_through AFTER INSERT OR UPDATE ON sync_state
+  FOR EACH ROW EXECUTE FUNCTION chaos_through();

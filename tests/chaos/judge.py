@@ -4,6 +4,7 @@ what the daemons answer and hold, and how long they needed after each repair."""
 import bisect
 import contextlib
 import os
+import time
 
 import redis as redis_py
 
@@ -14,6 +15,7 @@ from edges import check_answers
 from harness import Failed, wait_for
 from reads import judge_totals
 from record import ACKED
+from through import judge_through, read_looks
 
 # Which 0 and 1 are judged. What Redis does not know is assumed while no connection
 # to PostgreSQL is up, as it is just after a start; then they may be wrong, and so
@@ -38,6 +40,9 @@ def judge(run, before):
         judge_totals(verdict, run.record)
     elif run.case.answers == KEPT:
         checker.judge_answers(verdict, run.record, run.record.evicted)
+    if run.case.answers != NONE:
+        judge_through(verdict, run.record, read_looks(run.pg),
+                      time.time() - time.monotonic())
     run.result.violations += verdict.violations
     for name in ("lost", "lost_in_window", "window_s", "doubled"):
         setattr(run.result, name, getattr(verdict, name))

@@ -24,7 +24,7 @@ CHECKS = {
     "time": "a row's time went back, or a row was deleted",
     "letters": "a dead letter that is not the poison's, or none for the poison",
     "left": "in Redis something is dirty, in flight, or not what PostgreSQL holds",
-    "through": "sync_state.synced_through did not move on",
+    "through": "sync_state.synced_through did not move on, or was ahead of the rows",
     "read": "a read did not show what was answered before it",
     "answer": "an error that the case does not explain, or a wrong 0 or 1",
     "served": "more requests were refused or unknown than the case explains",

@@ -7,6 +7,7 @@ import bed  # noqa: F401
 import checker
 from checker import Change
 from story import ORDERED, POISON, TIMED, Story
+from through import Look, judge_through
 
 
 @pytest.fixture
@@ -315,3 +316,25 @@ def test_lost_before_and_in_the_window(story):
     verdict = story.judge()
     assert verdict.checks() == {"lost"}
     assert verdict.lost == 1 and verdict.lost_in_window == 1
+
+
+# ---- synced_through, in the middle of it all ----
+
+def look(through_us, row_us):
+    found = Look("like", through_us)
+    found.rows[ORDERED] = row_us
+    return found
+
+
+@pytest.mark.parametrize("through_us, row_us, good", [
+    (2_000_000, 5_000_000, True),       # not answered by then
+    (9_000_000, 5_000_000, True),
+    (9_000_000, 3_000_000, False),      # answered, and not there
+    (9_000_000, 4_000_000, True)])
+def test_through_is_not_ahead(story, through_us, row_us, good):
+    request = story.record.send(story.record.event(0, *ORDERED, 1, False))
+    story.record.answer(request, 1)
+    request.sent, request.answered = 4, 5
+    verdict = checker.Verdict()
+    judge_through(verdict, story.record, [look(through_us, row_us)], 0)
+    assert verdict.checks() == (set() if good else {"through"})

@@ -91,6 +91,9 @@ VARIANTS = {
         "calm", ("through",), SQL,
         "greatest(s.synced_through, excluded.synced_through)",
         "s.synced_through"),
+    "through_lies": Variant(
+        "calm", ("through",), SQL,
+        "greatest(s.synced_through, excluded.synced_through)", "now()"),
     "loop_blocked:200": Variant("calm", ("stall",)),
     "descriptor_leaked:150": Variant("pg_killed", ("fds",)),
     "memory_leaked": Variant("calm", ("memory",), plain=True),
