@@ -17,8 +17,9 @@ three servers, links="redis pg clients" (a fault proxy on each of these, one per
 daemon, of every second daemon by TCP), shims={"redis": Clock, "daemons": Nth}
 (preloaded, one for each server of that part), a pooler, another way to start a
 server, evict, answers, reads, pause and timeout of the clients, whether what they
-gave up may still arrive, errors that may be answered, and outcomes that more
-requests may have than elsewhere, a check of memory.
+gave up may still arrive, whether they connect to any daemon each time, errors
+that may be answered, and outcomes that more requests may have than elsewhere, a
+check of memory.
 
 What a run offers:
 
@@ -106,6 +107,7 @@ class Case:
     pause: float = 0.02         # of a client, between pipelines
     timeout: float = 30.0       # of a client: then the outcome is unknown
     late: bool = False          # what clients gave up may still reach a daemon
+    roams: bool = False         # clients connect to any daemon, each time
     answers: str = judge.KEPT   # which are judged: of judge.py
     errors: tuple = checker.ERRORS      # replies that are right here begin so
     mostly: tuple = ()          # "refused", "unknown": outcomes of any number
@@ -268,7 +270,7 @@ class Run:
             self.record, addresses, seed=self.seed, clients=case.clients,
             pipeline=case.pipeline, pause=case.pause, timeout=case.timeout,
             late=case.late, evict=self.redis if case.evict else None,
-            reads=case.reads)
+            reads=case.reads, roams=case.roams)
         self.watcher = harness.I1Watcher(self.pg, pause=0.05)
 
     def start_redis(self, **more):

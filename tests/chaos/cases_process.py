@@ -193,6 +193,16 @@ def calm(run):
 
 @case("killed", "the daemons are killed at random", daemons=2)
 def killed(run):
+    kill_at_random(run)
+
+
+@case("killed_roaming", "the same, and clients go on at another daemon", daemons=3,
+      late=True, roams=True)
+def killed_roaming(run):
+    kill_at_random(run)
+
+
+def kill_at_random(run):
     for _ in range(run.rounds(12)):
         run.load.wait_acked(run.random.randint(1, 200))
         daemon = run.random.choice(run.daemons)

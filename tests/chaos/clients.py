@@ -7,8 +7,8 @@
 A client has pairs of its own, some of them hot; the posts, and those who are
 followed, are everybody's. It sends pipelines of 1 to 16 requests, now and then
 a read between them, asks for the total with some of the likes, sends what is
-unknown again by chance, and reconnects when it has to, always to its own
-address. Where what it gave up may arrive late, it asks nothing more of that
+unknown again by chance, and reconnects when it has to, to its own address
+unless it roams. Where what it gave up may arrive late, it asks nothing more of that
 pair, unless its events have times: without one, the late event would rightly
 win. Hashes of likes that are clean go at random, as by their TTL, unless
 `evict` is None. (Not those of follows: lists are loaded on the word that these
@@ -101,6 +101,8 @@ class Client(threading.Thread):
     def run(self):
         try:
             while not self.load.ended.is_set():
+                if self.load.roams:
+                    self.address = self.random.choice(self.load.addresses)
                 with contextlib.suppress(OSError):
                     with Wire(self.address, self.load.timeout) as wire:
                         self.connects += 1
@@ -223,11 +225,12 @@ class Client(threading.Thread):
 
 class Load:
     """Clients, spread over the addresses: a unix socket's path, or (host,
-    port)."""
+    port). `roams`: each connect goes to any of them."""
 
     def __init__(self, record, addresses, *, seed, clients=4, pipeline=16,
                  pause=0.02, timeout=30.0, late=False, evict=None,
-                 reads=True):
+                 reads=True, roams=False):
+        self.addresses, self.roams = addresses, roams
         self.record, self.seed, self.n_clients = record, seed, clients
         self.pipeline, self.pause, self.timeout = pipeline, pause, timeout
         self.late, self.evict, self.reads = late, evict, reads
