@@ -58,6 +58,7 @@ class Bench:
         self.figures = {}       # key: [value of each round]
         self.details = {}
         self.growth = {}        # (what grows, what of): {size: [value]}
+        self.not_measured = set()       # and why
         self.progress = Progress(options.rounds * len(self.steps()))
         self.cluster = bed.postgres(fsync="on", shared_buffers="128MB",
                                     max_wal_size="4GB")

@@ -155,6 +155,8 @@ def show(bench):
         if values:
             line(label, values, "", 2, judged(values, None if is_most else aim,
                                               aim if is_most else None))
+    for text in sorted(bench.not_measured):
+        print(f"\nnot measured: {text}")
     print("\nprocessor time of an event, and time of the scripts of a drain "
           "above 1 ms")
     for key, values in sorted(bench.details.items()):

@@ -23,7 +23,7 @@ class FakeBench(bench.Bench):
     def __init__(self, bed, options):
         self.bed, self.options = bed, options
         self.figures, self.details, self.growth = {}, {}, {}
-        self.versions = {}
+        self.versions, self.not_measured = {}, set()
         self.progress = bench.Progress(len(self.steps()))
 
 
