@@ -137,12 +137,13 @@ local function learn(key, owner, h, ps, pm)
 end
 
 -- PostgreSQL got something newer than what is dirty or on some record here, of which
--- the ack may tell what it held before: it becomes what that ack would make of it.
+-- the ack may tell what it held before: it becomes what that ack would make of it. One
+-- of an older generation stays so: PostgreSQL may have gone on since this write, too.
 local function overtaken(key, owner, member, h, ps, pm)
   if COUNTER_PRE and h.st ~= h.syn then
     pcall_redis('INCRBY', counter_key(owner), TEXT[h.syn - h.st])
   end
-  h.st, h.m, h.syn, h.sm, h.gen, h.assumed = ps, pm, ps, pm, gen, false
+  h.st, h.m, h.syn, h.sm, h.assumed = ps, pm, ps, pm, false
   call('HSET', key, 'status', TEXT[ps], 'mtime', time_text(pm), 'synced',
        synced_text(h))
   if not is_dirty_pair(owner, member) then

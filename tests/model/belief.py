@@ -419,7 +419,7 @@ class Walk:
             self.lookups.pop(x, None)
         elif not is_doubtful and BREAK != "not-overtaken":
             self.add(x[0], h["syn"] - h["st"])
-            h.update(st=ps, m=pm, syn=ps, sm=pm, g=self.gen, a=False)
+            h.update(st=ps, m=pm, syn=ps, sm=pm, a=False)
 
     def learn(self, x, h, ps, pm, is_doubtful):
         if h["sm"] >= pm or h["g"] != self.gen or h["a"] or BREAK == "no-learn":
