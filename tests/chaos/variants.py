@@ -13,7 +13,7 @@ from servers import ROOT
 
 EDGE = "daemon/core/edge.c"
 SQL = "daemon/services/sql.c"
-TRIES = 6
+TRIES = 12
 # What never heals is judged as it is by then; or when the right daemon would have
 # healed so many times over.
 PATIENCE = 6
